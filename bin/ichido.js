@@ -4,19 +4,21 @@ var major = Number(process.versions.node.split('.')[0])
 
 if (major < 24) {
   console.error(
-    'ichido needs Node 24 or newer, this is Node ' + process.versions.node + '. Install Node 24 and run the command again.',
+    'ichido needs Node 24 or newer, this is Node ' +
+      process.versions.node +
+      '. Install Node 24 and run the command again.',
   )
   process.exit(2)
 }
 
 // A checkout that was never built runs its sources: Node 24 strips their types.
 import('node:fs')
-  .then(function (fs) {
+  .then(fs => {
     var built = new URL('../dist/cli/main.js', import.meta.url)
     var source = new URL('../src/cli/main.ts', import.meta.url)
     return import((fs.existsSync(built) || !fs.existsSync(source) ? built : source).href)
   })
-  .catch(function (error) {
+  .catch(error => {
     console.error(error)
     process.exit(1)
   })

@@ -8,9 +8,13 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)))
 process.chdir(root)
 
 rmSync('dist', { recursive: true, force: true })
-const tsc = spawnSync(process.execPath, [join('node_modules', 'typescript', 'bin', 'tsc'), '-p', 'tsconfig.build.json'], {
-  stdio: 'inherit',
-})
+const tsc = spawnSync(
+  process.execPath,
+  [join('node_modules', 'typescript', 'bin', 'tsc'), '-p', 'tsconfig.build.json'],
+  {
+    stdio: 'inherit',
+  },
+)
 if (tsc.status !== 0) process.exit(tsc.status ?? 1)
 
 for (const file of globSync('src/**/*.sql')) cpSync(file, join('dist', file.slice('src/'.length)))

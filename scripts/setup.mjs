@@ -57,7 +57,9 @@ function pinnedNode() {
   const binary = join(root, 'node_modules', 'node', 'bin', process.platform === 'win32' ? 'node.exe' : 'node')
   if (existsSync(binary)) return binary
   if (Number(process.versions.node.split('.')[0]) >= 24) return process.execPath
-  console.error('ichido: node_modules has no Node 24. Run `npm ci` with install scripts allowed, or use Node 24 or newer.')
+  console.error(
+    'ichido: node_modules has no Node 24. Run `npm ci` with install scripts allowed, or use Node 24 or newer.',
+  )
   process.exit(1)
 }
 
