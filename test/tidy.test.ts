@@ -175,7 +175,8 @@ describe('promises to users', () => {
     expect(checkExports(exports, repository)).toEqual([])
   })
 
-  test.runIf(existsSync(`${root}/dist`))('the exports map equals what the build wrote', () => {
+  // CI builds first; a developer's dist may be old or missing.
+  test.runIf(process.env.CI && repository.has('src/index.ts'))('the exports map equals what the build wrote', () => {
     const built = execFileSync('find', ['dist', '-type', 'f'], { cwd: root }).toString().split('\n')
     expect(checkBuilt(exports, built)).toEqual([])
   })
