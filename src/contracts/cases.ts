@@ -10,6 +10,8 @@ export interface DeliveryName {
 
 /** A dead letter, without its body. Times are milliseconds since 1970. */
 export interface DeadLetter extends DeliveryName {
+  /** The row's number, for `DeadLetterQuery.after`. */
+  readonly ref: number
   readonly type: string
   readonly version: number
   readonly key: string | null
