@@ -2,6 +2,9 @@ import { describe, test } from 'vitest'
 import { claim, type Setup } from './claim.ts'
 import { breaks, FULL, holds } from './verdict.ts'
 
+/** The other right way: simpler rules, if the claims of a consumer exclude each other. */
+const SERIAL = { serial: 'before', statements: 1, hole: 'leased' } as const
+
 describe('the claim with the hole rule holds', () => {
   const setups: [string, Setup][] = [
     ['one key, a failure and a fault', { keys: [0, 0, 0], fails: 1, faults: 1 }],
@@ -32,6 +35,14 @@ describe('the claim with the hole rule holds', () => {
     [
       'marks under the first row instead of the hole',
       { keys: [0, 0, 0, 0], start: ['dead'], chunk: 1, operations: 2, rules: { mark: 'first' } },
+    ],
+    [
+      'claims one after another: no lock on the hole, and the snapshot of the one statement will do',
+      { keys: [0, 0, 0], start: ['hidden'], limit: 1, fails: 1, faults: 1, rules: SERIAL },
+    ],
+    [
+      'the same with a wide window, two late rows, followers',
+      { keys: [0, 0, 0, 0], start: ['hidden', 'hidden'], fails: 1, chunk: 1, rules: { ...SERIAL, look: 1 } },
     ],
   ]
   test.each(setups)('%s', (_name, setup) => holds(claim(setup)))
@@ -65,6 +76,10 @@ describe('a broken claim is caught', () => {
   })
   test('one statement, wide window: the same after a suspect', () => {
     breaks(claim({ keys: [0, 0], start: ['hidden'], faults: 1, rules: { statements: 1 } }), 'together', 12)
+  })
+  test('claims that exclude each other too late: the snapshot is older than the lock', () => {
+    const rules = { ...SERIAL, serial: 'inside' } as const
+    breaks(claim({ keys: [0, 0], start: ['hidden'], limit: 1, rules }), 'together', 9)
   })
   test('two late rows hide a leased one when only the hole is asked', () => {
     breaks(claim({ keys: [0, 0, 0], start: ['hidden', 'hidden'] }), 'together', 12)

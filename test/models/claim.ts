@@ -20,14 +20,19 @@ export interface Rules {
   /** 2: the hole rule is judged by a statement of its own, after the locks. 1: by the snapshot of the locking statement. */
   statements: 1 | 2
   /**
+   * Claims of the consumer exclude each other until they commit: `before` the first statement takes its snapshot, or `inside` it, when
+   * the snapshot is older than the lock.
+   */
+  serial: 'no' | 'before' | 'inside'
+  /**
    * What a claim keeps of a key. `head`: all it locked, if the key's first row is among them. `before`: what stands before the hole.
    * `leased`: the same, and nothing if the hole is leased in the snapshot. `locked`: nothing unless the hole can be share-locked now,
    * unleased.
    */
   hole: 'head' | 'before' | 'leased' | 'locked'
   /**
-   * How many rows are share-locked so, from the hole on and up to the first that waits: each row that became visible late in
-   * front of a leased one can hide it.
+   * How many rows are asked so, from the hole on and up to the first that waits: each row that became visible late in front of a
+   * leased one can hide it.
    */
   look: number
   /**
@@ -62,6 +67,7 @@ export interface Setup {
 
 export const CHOSEN: Rules = {
   statements: 2,
+  serial: 'no',
   hole: 'locked',
   look: 1,
   mark: 'hole',
@@ -130,6 +136,7 @@ const IDLE: Worker = {
 
 const has = (mask: number, i: number) => ((mask >> i) & 1) === 1
 const inOrder = (r: Row) => r.st === 'ready' || r.st === 'retry' || r.st === 'behind' || r.st === 'dead'
+const claiming = (w: Worker) => w.at === 'locking' || w.at === 'judging' || w.at === 'chosen'
 const claimable = (r: Row) => r.st === 'ready' && !r.leased
 const finished = (r: Row) => r.st === 'done' || r.st === 'discarded'
 const list = (mask: number) => {
@@ -199,9 +206,17 @@ export function claim(setup: Setup): Machine<State> {
     if (w.at === 'idle') {
       // Two idle workers are the same worker.
       if (s.workers.slice(0, i).some(o => o.at === 'idle')) return
+      if (rules.serial === 'before' && s.workers.some(o => claiming(o))) return
       if (s.rows.some(claimable)) step(`${me} begins a claim`, put(s, i, { at: 'locking', snap: s.rows }))
-    } else if (w.at === 'locking') lockNext(s, i, me, step)
-    else if (w.at === 'judging') judge(s, i, me, step)
+    } else if (w.at === 'locking') {
+      if (
+        rules.serial === 'inside' &&
+        w.tried === 0 &&
+        s.workers.some(o => o.tried !== 0 || (claiming(o) && o.at !== 'locking'))
+      )
+        return
+      lockNext(s, i, me, step)
+    } else if (w.at === 'judging') judge(s, i, me, step)
     else if (w.at === 'chosen') commitClaim(s, i, me, step)
     else if (w.at === 'leased') begin(s, i, me, step)
     else if (w.at === 'running') finish(s, i, me, step, fault)
@@ -271,7 +286,7 @@ export function claim(setup: Setup): Machine<State> {
     let keep = before
     let shares = 0
     if (rules.hole === 'head') return { keep: has(locked, ordered[0]!) ? locked : 0, mark: 0, shares }
-    if (rules.hole === 'leased' && view[hole]!.leased) keep = 0
+    if (rules.hole === 'leased' && run.some(r => view[r]!.leased)) keep = 0
     if (rules.hole === 'locked') {
       if (run.every(sharable)) shares = mask(run)
       else keep = 0

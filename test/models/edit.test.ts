@@ -28,7 +28,7 @@ describe('edits, redrives and re-sent messages hold', () => {
   test.runIf(FULL)(
     'everything (full)',
     () => {
-      holds(edit({ operators: ['redrive', 'edit', 'edit', 'discard'], resend: true, fails: 4, beats: 2 }))
+      holds(edit({ operators: ['redrive', 'edit', 'edit'], resend: true, fails: 3, beats: 1 }))
     },
     600_000,
   )
