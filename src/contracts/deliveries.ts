@@ -171,7 +171,10 @@ export interface Deliveries {
   admit(origin: CopyOrigin, copies: readonly Identified[], token: number): Awaitable<Verdict[]>
 
   /** Corrects the end of admitted copies that were not `done`, and counts all of them. */
-  conclude(origin: CopyOrigin, copies: readonly { readonly copy: Identified; readonly outcome: FinishedOutcome }[]): Awaitable<void>
+  conclude(
+    origin: CopyOrigin,
+    copies: readonly { readonly copy: Identified; readonly outcome: FinishedOutcome }[],
+  ): Awaitable<void>
 
   /** Puts copies into the store in a transaction of its own, which must be committed before the copies are acked. */
   takeCustody(origin: CopyOrigin, entries: readonly CustodyEntry[], build: string | null): Awaitable<Verdict[]>

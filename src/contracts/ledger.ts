@@ -38,7 +38,11 @@ export interface LedgerSnapshot {
 }
 
 /** A slow count of the finished identities; only the sweep of `ichido books --sweep` asks for it. */
-export type LedgerSweep = readonly { readonly consumer: string; readonly state: IdentityState; readonly count: number }[]
+export type LedgerSweep = readonly {
+  readonly consumer: string
+  readonly state: IdentityState
+  readonly count: number
+}[]
 
 /** One consumer as `ichido status` shows it. Times are milliseconds since 1970 on the store's clock. */
 export interface ConsumerStatus {

@@ -19,6 +19,21 @@ export interface Message<Type extends string = string, Data = unknown> {
   readonly data: Data
 }
 
+export interface SendOptions {
+  /** Made once per user action, at the source. Default: a new UUIDv7. The same id with the same contents is a duplicate. */
+  readonly id?: string
+  /** Overrides the definition's key; null: no key. */
+  readonly key?: string | null
+  /** Due this long after now, on the store's clock. */
+  readonly delayMs?: number
+  /** Due at this time. Not together with `delayMs`. */
+  readonly at?: Date
+  /** At most 64 pairs, 16 KiB in all. */
+  readonly headers?: Headers
+  /** The message whose place this one takes wherever that one is not done yet. */
+  readonly replaces?: string
+}
+
 /** A message on its way into a store: validated, encoded, hashed. */
 export interface OutgoingMessage {
   readonly id: string
