@@ -1,0 +1,156 @@
+import type { Awaitable } from '../../contracts/deliveries.ts'
+import { IchidoError } from '../../contracts/errors.ts'
+import type { SqlTx, TxLease } from '../../contracts/store.ts'
+import type { Connection, SqlValue } from './connection.ts'
+import { advanceGuard } from './queries.ts'
+
+/** What a handler may use of the transaction. `run`, `get` and `all` answer at once; awaiting them is allowed and does no harm. */
+export interface SqliteTx extends SqlTx {
+  run(sql: string, ...params: readonly unknown[]): { readonly changes: number }
+  get<Row = Record<string, unknown>>(sql: string, ...params: readonly unknown[]): Row | undefined
+  all<Row = Record<string, unknown>>(sql: string, ...params: readonly unknown[]): Row[]
+  advance(entity: string, version: number | string, tieBreaker?: string): boolean
+}
+
+const control =
+  /^\s*(?:--[^\n]*\n|\/\*[\s\S]*?\*\/|\s)*(?:begin|commit|end|rollback|savepoint|release|attach|detach|vacuum|pragma)\b/i
+const checked = new Map<string, boolean>()
+
+function isControl(sql: string): boolean {
+  let answer = checked.get(sql)
+  if (answer === undefined) {
+    answer = control.test(sql)
+    if (checked.size > 5_000) checked.clear()
+    checked.set(sql, answer)
+  }
+  return answer
+}
+
+/** Booleans are numbers in SQLite; everything else goes as it is, and the driver says what it cannot bind. */
+function bindable(params: readonly unknown[]): SqlValue[] {
+  for (const [index, param] of params.entries()) {
+    if (typeof param === 'boolean' || param === undefined) {
+      const copy = [...params]
+      for (let at = index; at < copy.length; at++) {
+        if (typeof copy[at] === 'boolean') copy[at] = copy[at] ? 1 : 0
+        else if (copy[at] === undefined) copy[at] = null
+      }
+      return copy as SqlValue[]
+    }
+  }
+  return params as SqlValue[]
+}
+
+/** One handler's lease on the transaction: shut when the handler has settled, so that nothing it left running can write. */
+export class TransactionLease implements TxLease<SqliteTx>, SqliteTx {
+  readonly #connection: Connection
+  readonly #scope: string
+  readonly #onEnded: (reason: unknown) => void
+  #closed = false
+  #failed: unknown
+  #depth = 0
+
+  constructor(connection: Connection, scope: string, onEnded: (reason: unknown) => void) {
+    this.#connection = connection
+    this.#scope = scope
+    this.#onEnded = onEnded
+  }
+
+  get tx(): SqliteTx {
+    return this
+  }
+
+  run(sql: string, ...params: readonly unknown[]): { readonly changes: number } {
+    this.#check(sql)
+    try {
+      return { changes: Number(this.#connection.prepare(sql).run(...bindable(params)).changes) }
+    } catch (error) {
+      throw this.#remember(error)
+    }
+  }
+
+  get<Row = Record<string, unknown>>(sql: string, ...params: readonly unknown[]): Row | undefined {
+    this.#check(sql)
+    try {
+      return this.#connection.prepare(sql).get(...bindable(params)) as Row | undefined
+    } catch (error) {
+      throw this.#remember(error)
+    }
+  }
+
+  all<Row = Record<string, unknown>>(sql: string, ...params: readonly unknown[]): Row[] {
+    this.#check(sql)
+    try {
+      return this.#connection.prepare(sql).all(...bindable(params)) as Row[]
+    } catch (error) {
+      throw this.#remember(error)
+    }
+  }
+
+  advance(entity: string, version: number | string, tieBreaker = ''): boolean {
+    this.#check('')
+    return this.#connection.run(advanceGuard, this.#scope, entity, sortable(version), tieBreaker) === 1
+  }
+
+  async savepoint<T>(work: () => Awaitable<T>): Promise<T> {
+    this.#check('')
+    const name = `ichido_tx_${++this.#depth}`
+    const failedBefore = this.#failed
+    this.#connection.run(`savepoint ${name}`)
+    try {
+      const result = await work()
+      this.#check('')
+      this.#connection.run(`release ${name}`)
+      return result
+    } catch (error) {
+      if (!this.#closed && this.#connection.inTransaction) {
+        this.#connection.run(`rollback to ${name}`)
+        this.#connection.run(`release ${name}`)
+        this.#failed = failedBefore
+      }
+      throw error
+    } finally {
+      this.#depth--
+    }
+  }
+
+  close(): IchidoError | null {
+    if (this.#closed) return null
+    this.#closed = true
+    if (!this.#connection.inTransaction) {
+      const error = new IchidoError(
+        'TX_CONTROL',
+        'A statement of the handler ended the transaction (a conflict clause or trigger with ROLLBACK).',
+      )
+      this.#onEnded(error)
+      return error
+    }
+    if (this.#failed === undefined) return null
+    const text = 'A statement of the handler failed, and the handler returned as if nothing had happened.'
+    return new IchidoError('TX_STATEMENT_FAILED', text, { cause: this.#failed })
+  }
+
+  #check(sql: string): void {
+    if (this.#closed) throw new IchidoError('TX_CLOSED', 'tx was used after the handler had settled.')
+    if (sql !== '' && isControl(sql))
+      throw new IchidoError('TX_CONTROL', 'tx does not run transaction control, ATTACH, VACUUM or PRAGMA.')
+  }
+
+  #remember(error: unknown): unknown {
+    this.#failed = error
+    if (!this.#connection.inTransaction) this.#onEnded(error)
+    return error
+  }
+}
+
+/** Versions as texts that compare bytewise in their own order; numbers and strings are kept apart by their first letter. */
+export function sortable(version: number | string): string {
+  if (typeof version === 'string') return `s${version}`
+  if (!Number.isFinite(version)) throw new IchidoError('INVALID_MESSAGE', `The version ${version} cannot be compared.`)
+  const bits = new DataView(new ArrayBuffer(8))
+  bits.setFloat64(0, version === 0 ? 0 : version)
+  // The bits of a double order like the number once the sign bit is turned, and all bits of a negative one.
+  const raw = bits.getBigUint64(0)
+  const ordered = raw >> 63n ? ~raw & 0xffffffffffffffffn : raw | 0x8000000000000000n
+  return `n${ordered.toString(16).padStart(16, '0')}`
+}

@@ -1,0 +1,133 @@
+import type { Clock } from '../../contracts/clock.ts'
+import type { Awaitable } from '../../contracts/deliveries.ts'
+import { IchidoError } from '../../contracts/errors.ts'
+import type { Connection } from './connection.ts'
+import { isBusy, storeFault, translate } from './errors.ts'
+import type { TransactionLease } from './tx.ts'
+
+/**
+ * What watches over one transaction of handlers. It runs in microtasks from BEGIN to COMMIT; when a macrotask gets its turn in between, a
+ * handler has awaited something other than `tx`, with the only write lock in its hands: it is rolled back at once.
+ */
+export class Guard {
+  readonly #connection: Connection
+  #lease: TransactionLease | null = null
+  #listener: ((reason: unknown) => void) | null = null
+  #immediate: NodeJS.Immediate | null
+  doomed: { readonly reason: unknown } | null = null
+
+  constructor(connection: Connection) {
+    this.#connection = connection
+    this.#immediate = setImmediate(() => {
+      const text = 'The handler awaited something other than tx while it held the write lock.'
+      this.doom(new IchidoError('TX_AWAITED_OUTSIDE', text))
+    })
+  }
+
+  open(lease: TransactionLease): TransactionLease {
+    this.#lease = lease
+    return lease
+  }
+
+  listen(listener: (reason: unknown) => void): void {
+    this.#listener = listener
+    if (this.doomed) listener(this.doomed.reason)
+  }
+
+  doom(reason: unknown): void {
+    if (this.doomed) return
+    this.doomed = { reason }
+    this.#lease?.close()
+    if (this.#connection.inTransaction) this.#connection.run('rollback')
+    this.#listener?.(reason)
+  }
+
+  close(): void {
+    if (this.#immediate) clearImmediate(this.#immediate)
+    this.#immediate = null
+  }
+}
+
+/**
+ * All writers of this process take turns: a second connection that waited for the lock of the first would block the very loop that frees
+ * it. Other processes are waited for without blocking.
+ */
+export class Writer {
+  readonly #connection: Connection
+  readonly #clock: Clock
+  readonly #busyMs: number
+  #tail: Promise<unknown> = Promise.resolve()
+
+  constructor(connection: Connection, clock: Clock, busyMs: number) {
+    this.#connection = connection
+    this.#clock = clock
+    this.#busyMs = busyMs
+  }
+
+  /** Work that is synchronous, in a transaction. */
+  run<T>(work: (connection: Connection) => T): Promise<T> {
+    return this.#turn(async () => {
+      await this.#begin()
+      try {
+        const value = work(this.#connection)
+        this.#connection.run('commit')
+        return value
+      } catch (error) {
+        this.#rollback()
+        throw translate(error)
+      }
+    })
+  }
+
+  /** Work that may await what the connection gives it, and nothing else. */
+  transaction<T>(work: (connection: Connection, guard: Guard) => Awaitable<T>): Promise<T> {
+    return this.#turn(async () => {
+      await this.#begin()
+      const guard = new Guard(this.#connection)
+      try {
+        const value = await work(this.#connection, guard)
+        if (guard.doomed) throw guard.doomed.reason
+        this.#connection.run('commit')
+        return value
+      } catch (error) {
+        this.#rollback()
+        throw guard.doomed ? guard.doomed.reason : (storeFault(error) ?? error)
+      } finally {
+        guard.close()
+      }
+    })
+  }
+
+  async drain(): Promise<void> {
+    await this.#tail
+  }
+
+  #turn<T>(work: () => Promise<T>): Promise<T> {
+    const turn = this.#tail.then(work)
+    this.#tail = turn.catch(() => {})
+    return turn
+  }
+
+  async #begin(): Promise<void> {
+    const until = this.#clock.monotonic() + this.#busyMs
+    for (;;) {
+      try {
+        this.#connection.run('begin immediate')
+        return
+      } catch (error) {
+        if (!isBusy(error)) throw translate(error)
+        if (this.#clock.monotonic() > until) throw translate(error)
+        await this.#clock.sleep(1 + 4 * this.#clock.random())
+      }
+    }
+  }
+
+  #rollback(): void {
+    if (!this.#connection.inTransaction) return
+    try {
+      this.#connection.run('rollback')
+    } catch {
+      // The transaction is gone already; the next BEGIN tells whether the connection still works.
+    }
+  }
+}
