@@ -1,6 +1,7 @@
 import type { Awaitable } from '../../contracts/deliveries.ts'
 import { IchidoError } from '../../contracts/errors.ts'
 import type { SqlTx, TxLease } from '../../contracts/store.ts'
+import { sortableVersion } from '../../contracts/version.ts'
 import type { Connection, SqlValue } from './connection.ts'
 import { advanceGuard } from './queries.ts'
 
@@ -89,7 +90,7 @@ export class TransactionLease implements TxLease<SqliteTx>, SqliteTx {
 
   advance(entity: string, version: number | string, tieBreaker = ''): boolean {
     this.#check('')
-    return this.#connection.run(advanceGuard, this.#scope, entity, sortable(version), tieBreaker) === 1
+    return this.#connection.run(advanceGuard, this.#scope, entity, sortableVersion(version), tieBreaker) === 1
   }
 
   async savepoint<T>(work: () => Awaitable<T>): Promise<T> {
@@ -141,16 +142,4 @@ export class TransactionLease implements TxLease<SqliteTx>, SqliteTx {
     if (!this.#connection.inTransaction) this.#onEnded(error)
     return error
   }
-}
-
-/** Versions as texts that compare bytewise in their own order; numbers and strings are kept apart by their first letter. */
-export function sortable(version: number | string): string {
-  if (typeof version === 'string') return `s${version}`
-  if (!Number.isFinite(version)) throw new IchidoError('INVALID_MESSAGE', `The version ${version} cannot be compared.`)
-  const bits = new DataView(new ArrayBuffer(8))
-  bits.setFloat64(0, version === 0 ? 0 : version)
-  // The bits of a double order like the number once the sign bit is turned, and all bits of a negative one.
-  const raw = bits.getBigUint64(0)
-  const ordered = raw >> 63n ? ~raw & 0xffffffffffffffffn : raw | 0x8000000000000000n
-  return `n${ordered.toString(16).padStart(16, '0')}`
 }

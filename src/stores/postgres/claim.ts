@@ -1,0 +1,147 @@
+import type { Clock } from '../../contracts/clock.ts'
+import type { Claim, ClaimRequest } from '../../contracts/deliveries.ts'
+import type { Statements } from './client.ts'
+import * as q from './queries.ts'
+import { type DeliveryRow, toDelivery } from './rows.ts'
+
+interface ClaimRow extends DeliveryRow {
+  readonly seen: number
+  readonly last_pos: number | null
+  readonly parked: number
+  readonly busy: readonly string[]
+  readonly epoch: number
+  readonly claimed_at: number
+}
+
+const PROMOTE_EVERY_MS = 100
+const FORGET_AFTER_MS = 250
+const MOST_SKIPPED = 64
+const sizes: readonly q.WindowSize[] = [1, 10, 100, 400, 1600]
+
+/** What a process remembers between claims of one consumer. Only hints: it is forgotten every quarter of a second, and nothing depends on it. */
+interface Memory {
+  from: number
+  skip: string[]
+  rememberedAt: number
+  promotedAt: number
+  nextDueAt: number | null
+  /** Claims of one process take turns: colliding ones would find each other's holes and come back with nothing. */
+  turn: Promise<unknown>
+}
+
+export class Claims {
+  readonly #clock: Clock
+  readonly #memories = new Map<string, Memory>()
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  claim(
+    withConnection: <T>(work: (sql: Statements) => Promise<T>) => Promise<T>,
+    request: ClaimRequest,
+    now: Date | null,
+  ): Promise<Claim> {
+    const memory = this.#memoryOf(request.consumer)
+    const turn = memory.turn.then(() => withConnection(sql => this.#claim(sql, request, memory, now)))
+    memory.turn = turn.catch(() => {})
+    return turn
+  }
+
+  /** Work that became ready behind the cursor must be seen at once by the one who made it so. */
+  forget(consumer: string): void {
+    const memory = this.#memories.get(consumer)
+    if (memory) {
+      memory.from = 0
+      memory.nextDueAt = null
+    }
+  }
+
+  #memoryOf(consumer: string): Memory {
+    let memory = this.#memories.get(consumer)
+    if (!memory) {
+      memory = {
+        from: 0,
+        skip: [],
+        rememberedAt: 0,
+        promotedAt: Number.NEGATIVE_INFINITY,
+        nextDueAt: null,
+        turn: Promise.resolve(),
+      }
+      this.#memories.set(consumer, memory)
+    }
+    return memory
+  }
+
+  async #claim(sql: Statements, request: ClaimRequest, memory: Memory, now: Date | null): Promise<Claim> {
+    const at = this.#clock.monotonic()
+    if (
+      at - memory.promotedAt >= PROMOTE_EVERY_MS ||
+      now !== null ||
+      (memory.nextDueAt !== null && at >= memory.nextDueAt)
+    ) {
+      memory.promotedAt = at
+      await sql.run(q.promoteRetries, request.consumer, now)
+      await sql.run(q.promoteDelayed, request.consumer, now)
+    }
+    if (at - memory.rememberedAt > FORGET_AFTER_MS) Object.assign(memory, { from: 0, skip: [], rememberedAt: at })
+    const found = await this.#search(sql, request, memory, now)
+    if (found) return found
+    const next = await sql.get<{ in_ms: number }>(q.selectNextDue, request.consumer, now)
+    memory.nextDueAt = next ? at + next.in_ms : null
+    return { deliveries: [], epoch: 0, nextDueInMs: next ? Number(next.in_ms) : null }
+  }
+
+  async #search(sql: Statements, request: ClaimRequest, memory: Memory, now: Date | null): Promise<Claim | null> {
+    let from = memory.from
+    let size = sizes.findIndex(candidate => candidate >= request.max)
+    if (size < 0) size = sizes.length - 1
+    for (;;) {
+      const limit = sizes[size] as q.WindowSize
+      const statement = q.claimWindow[limit]
+      const rows = await sql.all<ClaimRow>(
+        statement,
+        request.consumer,
+        from,
+        request.owner,
+        memory.skip,
+        request.max,
+        request.maxBytes,
+        now,
+      )
+      const head = rows[0] as ClaimRow
+      memory.skip = [...new Set([...memory.skip, ...head.busy])].slice(-MOST_SKIPPED)
+      if (head.id !== null) {
+        memory.from = head.pos
+        const deliveries = rows.map(row => toDelivery(row, row.attempts, row.claimed_at, false))
+        return { deliveries, epoch: head.epoch, nextDueInMs: null }
+      }
+      if (head.seen >= limit) {
+        from = (head.last_pos as number) + 1
+        size = Math.min(size + 1, sizes.length - 1)
+      } else if (memory.from > 0) {
+        // Nothing behind the cursor; look from the start before saying so.
+        memory.from = 0
+        from = 0
+      } else {
+        memory.skip = []
+        return null
+      }
+    }
+  }
+}
+
+/** The first suspect whose key has nothing unfinished before it. It is claimed alone, by a process that runs nothing else. */
+export async function claimOneSuspect(sql: Statements, request: ClaimRequest, now: Date | null): Promise<Claim> {
+  const nothing: Claim = { deliveries: [], epoch: 0, nextDueInMs: null }
+  if (!(await sql.get(q.isAlive, request.owner))) return nothing
+  const row = await sql.get<DeliveryRow>(q.selectSuspects, request.consumer)
+  if (!row) return nothing
+  const taken = await sql.get<{ epoch: number; claimed_at: number }>(q.takeSuspect, row.id, request.owner, now)
+  if (!taken) return nothing
+  return {
+    deliveries: [toDelivery(row, row.attempts + 1, taken.claimed_at, true)],
+    epoch: taken.epoch,
+    nextDueInMs: null,
+  }
+}

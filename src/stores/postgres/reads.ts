@@ -1,0 +1,263 @@
+import type {
+  DeadLetter,
+  DeadLetterPage,
+  DeadLetterQuery,
+  DeliveryName,
+  Payload,
+  Trace,
+  TraceAttempt,
+} from '../../contracts/cases.ts'
+import type {
+  ConsumerStatus,
+  Counters,
+  Finding,
+  LedgerSnapshot,
+  LedgerSweep,
+  StoreStatus,
+} from '../../contracts/ledger.ts'
+import type { CertaintyLabel, DeliveryState, ErrorClass, IdentityState } from '../../contracts/outcome.ts'
+import type { Reads } from '../../contracts/store.ts'
+import type { Statements } from './client.ts'
+import * as q from './queries-reads.ts'
+
+type Snapshot = <T>(read: (sql: Statements) => Promise<T>) => Promise<T>
+
+interface StateCount {
+  readonly consumer: string
+  readonly state: DeliveryState
+  readonly leased: boolean
+  readonly n: number
+}
+
+const states: readonly DeliveryState[] = ['ready', 'delayed', 'retry', 'behind', 'version', 'suspect', 'dead', 'passed']
+
+export class PostgresReads implements Reads {
+  readonly #read: Snapshot
+  readonly #now: () => Promise<number>
+  readonly #diagnose: () => Promise<readonly Finding[]>
+
+  constructor(read: Snapshot, now: () => Promise<number>, diagnose: () => Promise<readonly Finding[]>) {
+    this.#read = read
+    this.#now = now
+    this.#diagnose = diagnose
+  }
+
+  async status(): Promise<StoreStatus> {
+    const now = await this.#now()
+    return this.#read(async sql => {
+      const counts = await sql.all<StateCount>(q.countStates)
+      const counters = new Map((await readCounters(sql)).map(row => [row.consumer, row]))
+      const processes = new Map(
+        (await sql.all<{ consumer: string; n: number }>(q.countProcesses)).map(row => [row.consumer, row.n]),
+      )
+      const consumers: ConsumerStatus[] = []
+      for (const { consumer, topics } of await sql.all<{ consumer: string; topics: string[] }>(q.selectConsumers)) {
+        const own = counts.filter(row => row.consumer === consumer)
+        const sum = (state: DeliveryState, leased: boolean) =>
+          own.find(row => row.state === state && row.leased === leased)?.n ?? 0
+        consumers.push({
+          consumer,
+          topics,
+          states: Object.fromEntries(states.map(state => [state, sum(state, false)])) as Record<DeliveryState, number>,
+          inProgress: sum('ready', true),
+          oldestAt: (await sql.get<{ at: number | null }>(q.selectOldest, consumer))?.at ?? null,
+          processes: processes.get(consumer) ?? 0,
+          counters: counters.get(consumer) ?? noCounters(consumer),
+        })
+      }
+      return { now, consumers, kept: await countOf(sql, q.countKept) }
+    })
+  }
+
+  ledger(): Promise<LedgerSnapshot> {
+    return this.#read(async sql => {
+      const unfinished = new Map<string, { consumer: string; state: DeliveryState; count: number }>()
+      for (const { consumer, state, n } of await sql.all<StateCount>(q.countStates)) {
+        const name = `${consumer}\n${state}`
+        unfinished.set(name, { consumer, state, count: (unfinished.get(name)?.count ?? 0) + n })
+      }
+      return {
+        counters: await readCounters(sql),
+        unfinished: [...unfinished.values()],
+        openIdentities: (await sql.all<{ consumer: string; n: number }>(q.countOpen)).map(({ consumer, n }) => ({
+          consumer,
+          count: n,
+        })),
+        kept: await countOf(sql, q.countKept),
+      }
+    })
+  }
+
+  sweep(): Promise<LedgerSweep> {
+    return this.#read(async sql => {
+      const rows = await sql.all<{ consumer: string; state: IdentityState; n: number }>(q.countIdentities)
+      return rows.map(({ consumer, state, n }) => ({ consumer, state, count: n }))
+    })
+  }
+
+  trace(id: string): Promise<readonly Trace[]> {
+    return this.#read(async sql => {
+      const traces: Trace[] = []
+      for (const row of await sql.all<TraceRow>(q.traceDeliveries, id)) traces.push(await toTrace(sql, row))
+      return traces
+    })
+  }
+
+  deadLetters(query: DeadLetterQuery): Promise<DeadLetterPage> {
+    return this.#read(async sql => {
+      const filter = [query.consumer ?? null, query.id ?? null, query.code ?? null] as const
+      const after = [query.after?.openedAt ?? -1, query.after?.ref ?? -1] as const
+      const rows = await sql.all<LetterRow>(q.selectDeadLetters, ...filter, ...after, query.limit)
+      const total = (await sql.get<{ n: number }>(q.countDeadLetters, ...filter))?.n ?? 0
+      const letters: DeadLetter[] = []
+      for (const row of rows) letters.push(await toLetter(sql, row))
+      return { letters, total }
+    })
+  }
+
+  payload(name: DeliveryName): Promise<Payload | null> {
+    return this.#read(async sql => {
+      const found =
+        name.consumer === ''
+          ? await sql.get<Payload>(q.selectKeptPayload, name.topic, name.id)
+          : await sql.get<Payload>(q.selectPayload, name.consumer, name.topic, name.id)
+      return found ? { headers: found.headers, body: found.body } : null
+    })
+  }
+
+  diagnose(): Promise<readonly Finding[]> {
+    return this.#diagnose()
+  }
+}
+
+async function countOf(sql: Statements, text: string): Promise<number> {
+  return (await sql.get<{ n: number }>(text))?.n ?? 0
+}
+
+function readCounters(sql: Statements): Promise<Counters[]> {
+  return sql.all<Counters>(q.selectCounters)
+}
+
+function noCounters(consumer: string): Counters {
+  const zero = {
+    sent: 0,
+    resent: 0,
+    fannedOut: 0,
+    kept: 0,
+    accepted: 0,
+    custody: 0,
+    done: 0,
+    duplicate: 0,
+    ignored: 0,
+    stale: 0,
+  }
+  return { consumer, ...zero, replaced: 0, expired: 0, discarded: 0, dead: 0, repeats: 0, retried: 0, purged: 0 }
+}
+
+interface TraceRow {
+  readonly consumer: string
+  readonly topic: string
+  readonly message_id: string
+  readonly ended: IdentityState
+  readonly accepted_at: number
+  readonly finished_at: number | null
+  readonly finished_attempts: number
+  readonly state: DeliveryState | null
+  readonly owner: string | null
+  readonly attempts: number | null
+  readonly deaths: number | null
+  readonly cycle: number | null
+  readonly due_at: number | null
+}
+
+async function toTrace(sql: Statements, row: TraceRow): Promise<Trace> {
+  const attempts = await sql.all<{
+    cycle: number
+    attempt: number
+    planned_at: number | null
+    started_at: number | null
+    ended_at: number
+    outcome: string
+    code: string | null
+    message: string | null
+    build: string | null
+  }>(q.traceAttempts, row.message_id, row.consumer, row.topic)
+  const history = attempts.map(({ planned_at, started_at, ended_at, ...rest }): TraceAttempt => {
+    return { ...rest, plannedAt: planned_at, startedAt: started_at, endedAt: ended_at }
+  })
+  return {
+    consumer: row.consumer,
+    topic: row.topic,
+    id: row.message_id,
+    state: row.ended,
+    waiting: row.owner !== null ? 'in progress' : row.state,
+    acceptedAt: row.accepted_at,
+    finishedAt: row.finished_at,
+    attempts: row.attempts ?? row.finished_attempts,
+    deaths: row.deaths ?? 0,
+    cycle: row.cycle ?? history.at(-1)?.cycle ?? 0,
+    dueAt: row.due_at,
+    history,
+  }
+}
+
+interface LetterRow {
+  readonly ref: number
+  readonly consumer: string
+  readonly topic: string
+  readonly message_id: string
+  readonly cycle: number
+  readonly class: ErrorClass
+  readonly code: string
+  readonly message: string
+  readonly stack: string | null
+  readonly label: CertaintyLabel
+  readonly build: string | null
+  readonly attempts: number
+  readonly opened_at: number
+  readonly type: string | null
+  readonly version: number | null
+  readonly key: string | null
+  readonly state: 'dead' | 'passed' | null
+  readonly deaths: number | null
+  readonly repeats: number | null
+  readonly sent_at: number | null
+  readonly body_bytes: number | null
+  readonly delivery_id: number | null
+  readonly kept_type: string | null
+  readonly kept_version: number | null
+  readonly kept_key: string | null
+  readonly kept_sent_at: number | null
+  readonly kept_bytes: number | null
+}
+
+async function toLetter(sql: Statements, row: LetterRow): Promise<DeadLetter> {
+  const { ref, consumer, topic, cycle, code, message, stack, label, build, attempts } = row
+  const waits = row.state === 'dead' && row.key !== null && row.delivery_id !== null
+  return {
+    ref,
+    consumer,
+    topic,
+    id: row.message_id,
+    type: row.type ?? row.kept_type ?? '',
+    version: row.version ?? row.kept_version ?? 1,
+    key: row.key ?? row.kept_key,
+    state: row.state ?? 'kept',
+    class: row.class,
+    code,
+    message,
+    stack,
+    label,
+    build,
+    attempts,
+    deaths: row.deaths ?? 0,
+    cycle,
+    repeats: row.repeats ?? 0,
+    sentAt: row.sent_at ?? row.kept_sent_at ?? 0,
+    openedAt: row.opened_at,
+    followers: waits
+      ? ((await sql.get<{ n: number }>(q.countFollowers, consumer, row.key, row.delivery_id))?.n ?? 0)
+      : 0,
+    bodyBytes: row.body_bytes ?? row.kept_bytes ?? 0,
+  }
+}
