@@ -1,3 +1,4 @@
+import { MessageChannel } from 'node:worker_threads'
 import type { Clock, Timer } from '../contracts/clock.ts'
 
 export interface FakeClockOptions {
@@ -109,10 +110,10 @@ export class FakeClock implements Clock {
 function settle(): Promise<void> {
   return new Promise(resolve => {
     const { port1, port2 } = new MessageChannel()
-    port1.onmessage = () => {
+    port1.once('message', () => {
       port1.close()
       resolve()
-    }
+    })
     port2.postMessage(null)
   })
 }

@@ -1,0 +1,4 @@
+export { FakeClock, type FakeClockOptions } from './fake-clock.ts'
+export type { Scene, StoreFixture } from './store-suite/scene.ts'
+export { type StoreSuiteSubject, storeSuite } from './store-suite.ts'
+export type { Deviation, Expect, Expectation, TestFramework } from './test-framework.ts'
