@@ -8,7 +8,7 @@ interface ClaimRow extends DeliveryRow {
   readonly seen: number
   readonly last_pos: number | null
   readonly parked: number
-  readonly busy: readonly string[]
+  readonly busy: readonly string[] | null
   readonly epoch: number
   readonly claimed_at: number
 }
@@ -110,7 +110,7 @@ export class Claims {
         now,
       )
       const head = rows[0] as ClaimRow
-      memory.skip = [...new Set([...memory.skip, ...head.busy])].slice(-MOST_SKIPPED)
+      if (head.busy) memory.skip = [...new Set([...memory.skip, ...head.busy])].slice(-MOST_SKIPPED)
       if (head.id !== null) {
         memory.from = head.pos
         const deliveries = rows.map(row => toDelivery(row, row.attempts, row.claimed_at, false))

@@ -85,7 +85,7 @@ const claim = (window: WindowSize) => `with w as materialized (
   u as (update ichido.delivery set attempts = attempts + 1, owner = $3, epoch = (select epoch from e), claimed_at = (select at from e)
     where id = any (array(select id from ok)) returning ${columns}, ichido.ms(claimed_at) as claimed_at, epoch::float8 as epoch)
   select (select count(*)::int from w) as seen, (select max(pos)::float8 from w) as last_pos, (select count(*)::int from park) as parked,
-    array(select key from h where not locked and not exists (select 1 from w where w.key = h.key and w.pos < h.pos)) as busy, u.*
+    nullif(array(select key from h where not locked and not exists (select 1 from w where w.key = h.key and w.pos < h.pos)), '{}') as busy, u.*
   from (select 1) as one left join u on true order by u.pos`
 export const claimWindow = Object.fromEntries(windows.map(size => [size, claim(size)])) as Record<WindowSize, string>
 
