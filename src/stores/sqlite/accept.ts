@@ -4,6 +4,7 @@ import type { DeliveryState } from '../../contracts/outcome.ts'
 import {
   closeCase,
   deleteDelivery,
+  hasKept,
   insertDelivery,
   insertIdentity,
   insertKept,
@@ -29,14 +30,16 @@ const noHash = new Uint8Array(0)
 
 /** Fans messages out; all or nothing, also inside the caller's own transaction. */
 export function acceptMessages(work: TransactionWork, messages: readonly OutgoingMessage[]): Acceptance[] {
-  return work.connection.undoable('ichido_accept', () => {
+  return undoable(work, () => {
     const subscribers = new Map<string, string[]>()
+    const keeping = new Set<string>()
     let deliveries = 0
     for (const { topic } of messages) {
       let names = subscribers.get(topic)
       if (!names) {
         names = work.connection.all<{ consumer: string }>(subscribersOf, topic).map(row => row.consumer)
         subscribers.set(topic, names)
+        if (work.connection.get(hasKept, topic)) keeping.add(topic)
       }
       deliveries += Math.max(1, names.length)
     }
@@ -46,11 +49,29 @@ export function acceptMessages(work: TransactionWork, messages: readonly Outgoin
       const names = subscribers.get(message.topic) as string[]
       const at = { pos: first.pos + used, ref: first.delivery + used }
       used += Math.max(1, names.length)
+      if (keeping.has(message.topic)) refuseReusedKept(work, message)
       return acceptOne(work, message, names, at)
     })
     for (const acceptance of acceptances) work.transitions.add('', acceptance.duplicate ? 'resent' : 'sent')
     return acceptances
   })
+}
+
+/** A message that waits to be adopted holds its id as well. */
+function refuseReusedKept(work: TransactionWork, message: OutgoingMessage): void {
+  const known = work.connection.get<{ hash: Uint8Array }>(selectKeptHash, message.topic, message.id)
+  if (known && !sameHash(known.hash, message.hash)) throw reused(message)
+}
+
+/** What `attempt` wrote and counted is undone when it throws. */
+function undoable<T>(work: TransactionWork, attempt: () => T): T {
+  const mark = work.transitions.mark()
+  try {
+    return work.connection.undoable('ichido_accept', attempt)
+  } catch (error) {
+    work.transitions.undoTo(mark)
+    throw error
+  }
 }
 
 function acceptOne(
@@ -95,8 +116,7 @@ function keep(
     replaces,
   )
   if (added === 0) {
-    const known = work.connection.get<{ hash: Uint8Array }>(selectKeptHash, topic, id)
-    if (known && !sameHash(known.hash, hash)) throw reused(message)
+    refuseReusedKept(work, message)
     return { id, duplicate: true, kept: true, fanOut: 0 }
   }
   work.transitions.add('', 'kept')

@@ -27,6 +27,11 @@ const names: readonly CounterName[] = [
 /** The transitions of one transaction, added up here and written once, last before COMMIT. */
 export class Transitions {
   readonly #byConsumer = new Map<string, Map<CounterName, number>>()
+  readonly #added: {
+    readonly counts: Map<CounterName, number>
+    readonly name: CounterName
+    readonly amount: number
+  }[] = []
 
   add(consumer: string, name: CounterName, amount = 1): void {
     let counts = this.#byConsumer.get(consumer)
@@ -35,6 +40,16 @@ export class Transitions {
       this.#byConsumer.set(consumer, counts)
     }
     counts.set(name, (counts.get(name) ?? 0) + amount)
+    this.#added.push({ counts, name, amount })
+  }
+
+  /** Where a savepoint begins; `undoTo` it takes back what was added since. */
+  mark(): number {
+    return this.#added.length
+  }
+
+  undoTo(mark: number): void {
+    for (const { counts, name, amount } of this.#added.splice(mark)) counts.set(name, (counts.get(name) ?? 0) - amount)
   }
 
   write(connection: Connection): void {
@@ -42,5 +57,6 @@ export class Transitions {
       connection.run(addCounters, consumer, ...names.map(name => counts.get(name) ?? 0))
     }
     this.#byConsumer.clear()
+    this.#added.length = 0
   }
 }

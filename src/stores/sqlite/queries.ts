@@ -24,12 +24,13 @@ export const bumpRepeats = `update ichido_delivery set repeats = repeats + 1 whe
 
 export const insertKept = `insert into ichido_kept (topic, message_id, type, version, key, pos, due_at, sent_at, headers, body, hash, replaces)
   values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing`
+export const hasKept = `select 1 as kept from ichido_kept where topic = ? limit 1`
 export const selectKeptHash = `select hash from ichido_kept where topic = ? and message_id = ?`
 export const selectAdoptable = `select k.rowid as row, k.* from ichido_kept k
   where exists (select 1 from ichido_subscription s where s.topic = k.topic) order by k.pos limit ?`
 export const deleteKept = `delete from ichido_kept where rowid = ?`
 
-export const isAlive = `select 1 as alive from ichido_process where incarnation = ? and lost_at is null`
+export const isAlive = `select 1 as alive from ichido_process where incarnation = ? and lost_at is null and left_at is null`
 export const selectDue = `select id, state from ichido_delivery indexed by ichido_delivery_timer
   where consumer = ? and state in ('delayed', 'retry') and due_at <= ? order by due_at, id limit 500`
 export const selectNextDue = `select due_at from ichido_delivery indexed by ichido_delivery_timer

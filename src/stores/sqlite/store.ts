@@ -158,8 +158,9 @@ export class SqliteStore implements Store<SqliteTx, SqliteTx | DatabaseSync> {
       const session: Session<SqliteTx> = {
         deliveries,
         cases,
-        lease: scope => guard.open(new TransactionLease(connection, scope, reason => guard.doom(reason))),
-        savepoint: inner => savepoint(connection, inner),
+        lease: scope =>
+          guard.open(new TransactionLease(connection, scope, reason => guard.doom(reason), own.transitions)),
+        savepoint: inner => savepoint(own, inner),
         onDoomed: listener => guard.listen(listener),
       }
       const value = await work(session)
@@ -286,13 +287,15 @@ export class SqliteStore implements Store<SqliteTx, SqliteTx | DatabaseSync> {
   }
 }
 
-async function savepoint<T>(connection: Connection, inner: () => Awaitable<T>): Promise<T> {
+async function savepoint<T>({ connection, transitions }: TransactionWork, inner: () => Awaitable<T>): Promise<T> {
+  const mark = transitions.mark()
   connection.run('savepoint ichido_handler')
   try {
     const value = await inner()
     connection.run('release ichido_handler')
     return value
   } catch (error) {
+    transitions.undoTo(mark)
     if (connection.inTransaction) {
       connection.run('rollback to ichido_handler')
       connection.run('release ichido_handler')

@@ -3,6 +3,7 @@ import { IchidoError } from '../../contracts/errors.ts'
 import type { SqlTx, TxLease } from '../../contracts/store.ts'
 import { sortableVersion } from '../../contracts/version.ts'
 import type { Connection, SqlValue } from './connection.ts'
+import { Transitions } from './counting.ts'
 import { advanceGuard } from './queries.ts'
 
 /** What a handler may use of the transaction. `run`, `get` and `all` answer at once; awaiting them is allowed and does no harm. */
@@ -47,11 +48,18 @@ export class TransactionLease implements TxLease<SqliteTx>, SqliteTx {
   readonly #connection: Connection
   readonly #scope: string
   readonly #onEnded: (reason: unknown) => void
+  readonly #transitions: Transitions
   #closed = false
   #failed: unknown
   #depth = 0
 
-  constructor(connection: Connection, scope: string, onEnded: (reason: unknown) => void) {
+  constructor(
+    connection: Connection,
+    scope: string,
+    onEnded: (reason: unknown) => void,
+    transitions: Transitions = new Transitions(),
+  ) {
+    this.#transitions = transitions
     this.#connection = connection
     this.#scope = scope
     this.#onEnded = onEnded
@@ -97,6 +105,7 @@ export class TransactionLease implements TxLease<SqliteTx>, SqliteTx {
     this.#check('')
     const name = `ichido_tx_${++this.#depth}`
     const failedBefore = this.#failed
+    const mark = this.#transitions.mark()
     this.#connection.run(`savepoint ${name}`)
     try {
       const result = await work()
@@ -108,6 +117,8 @@ export class TransactionLease implements TxLease<SqliteTx>, SqliteTx {
         this.#connection.run(`rollback to ${name}`)
         this.#connection.run(`release ${name}`)
         this.#failed = failedBefore
+        // What was sent inside is gone, so it is not counted.
+        this.#transitions.undoTo(mark)
       }
       throw error
     } finally {

@@ -138,6 +138,21 @@ export const transactions: Tests<Scene> = {
     })
     scene.expect([await notes(scene), await scene.drain()]).toEqual([['kept'], ['kept']])
   },
+  async 'what was sent in a part that failed is neither there nor counted'(scene) {
+    await scene.subscribe('billing')
+    await scene.transaction(async session => {
+      const lease = session.lease('billing')
+      const part = lease.tx.savepoint(async () => {
+        await session.deliveries.accept([message('undone')])
+        throw new Error('part')
+      })
+      scene.expect(await codeOf(() => part)).toBe('Error: part')
+      await session.deliveries.accept([message('kept')])
+      scene.expect(lease.close()).toBe(null)
+    })
+    scene.expect(await scene.drain()).toEqual(['kept'])
+    scene.expect(await scene.counters('')).toMatchObject({ sent: 1, fannedOut: 1 })
+  },
 }
 
 function advance(
