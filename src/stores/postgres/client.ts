@@ -67,11 +67,17 @@ export class Statements {
 
   async #query(text: string, values: unknown[]): Promise<QueryResult> {
     try {
-      return await this.client.query(this.#named ? { name: nameOf(text), text, values } : { text, values })
+      const safe = values.map(storable)
+      return await this.client.query(this.#named ? { name: nameOf(text), text, values: safe } : { text, values: safe })
     } catch (error) {
       throw translate(error)
     }
   }
+}
+
+/** The text type refuses U+0000, and an error's text or a foreign header may hold one: storing a failure must not fail. */
+function storable(value: unknown): unknown {
+  return typeof value === 'string' && value.includes('\u0000') ? value.replaceAll('\u0000', '\ufffd') : value
 }
 
 const socketCodes = new Set([
