@@ -73,7 +73,7 @@ export type WindowSize = (typeof windows)[number]
  */
 const claim = (window: WindowSize) => `with w as materialized (
     select id, pos, key, octet_length(body) as bytes from ichido.delivery where consumer = $1 and state = 'ready' and pos >= $2 and owner is null
-    and (key is null or key <> all ($4::text[])) and exists (select 1 from ichido.process where incarnation = $3 and lost_at is null)
+    and (key is null or key <> all ($4::text[])) and exists (select 1 from ichido.process where incarnation = $3 and lost_at is null and left_at is null)
     order by pos limit ${window} for update of delivery skip locked),
   h as materialized (select * from ichido.holes($1, array(select distinct key from w where key is not null), array(select id from w where key is not null))),
   free as materialized (select w.id, w.pos, w.bytes from w left join h on h.key = w.key where h.key is null or (h.locked and w.pos < h.pos)),
@@ -108,7 +108,7 @@ export const takeSuspect = `update ichido.delivery set state = 'ready', solo = t
   where id = $1 returning epoch::float8 as epoch, ichido.ms(claimed_at) as claimed_at`
 export const hasSuspects = `select c.name from unnest($1::text[]) c(name) where exists (select 1 from ichido.delivery d
   where d.consumer = c.name and d.state = 'suspect' and d.state in ('suspect', 'version', 'dead', 'passed'))`
-export const isAlive = `select 1 from ichido.process where incarnation = $1 and lost_at is null`
+export const isAlive = `select 1 from ichido.process where incarnation = $1 and lost_at is null and left_at is null`
 
 export const deferRetry = `update ichido.delivery set state = 'retry', due_at = ${now(4)} + $3::float8 * interval '1 millisecond', held = true, owner = null, epoch = 0, solo = false
   where id = $1 and epoch = $2 and owner is not null`
@@ -135,7 +135,7 @@ export const selectWatermark = `select ichido.ms(at) as at from ichido.watermark
 export const advanceGuard = `insert into ichido.guard (scope, entity, version, tie) values ($1, $2, $3, $4)
   on conflict (scope, entity) do update set version = excluded.version, tie = excluded.tie
   where (excluded.version, excluded.tie) > (guard.version, guard.tie)`
-export const insertAudit = `insert into ichido.audit (at, actor, reason, action, target, details) values (${now(6)}, $1, $2, $3, $4, $5::jsonb)`
+export const insertAudit = `insert into ichido.audit (at, actor, reason, action, target, details) values (${now(6)}, $1, $2, $3, $4, $5)`
 export const redriveDelivery = `update ichido.delivery set state = 'ready', pos = case when state = 'passed' then nextval('ichido.delivery_pos') else pos end, attempts = 0,
   deaths = 0, lost = 0, cycle = cycle + 1, due_at = null, held = true, owner = null, epoch = 0, solo = false where id = $1`
 export const passDelivery = `update ichido.delivery set state = 'passed' where id = $1`

@@ -93,7 +93,9 @@ create index case_opened on ichido.case (opened_at, id) where closed_at is null;
 
 create table ichido.audit (
   id bigint generated always as identity primary key, at timestamptz not null, actor text not null, reason text not null, action text not null,
-  target text not null, details jsonb not null
+  target text not null,
+  -- JSON as text: jsonb refuses U+0000 and bends numbers.
+  details text not null
 );
 
 -- What the version guard remembers for each entity: the newest version that was applied.
