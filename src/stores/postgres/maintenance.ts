@@ -103,13 +103,17 @@ export class PostgresMaintenance implements Maintenance {
 
   /** Lost processes are looked at again at every turn, until they are forgotten: a row that was locked before may be free now. */
   async reap(leaseMs: number, maxDeaths: number): Promise<readonly Reaped[]> {
-    const lost = await this.#write(async work => {
+    const { fresh, lost } = await this.#write(async work => {
       await work.sql.run(q.forgetProcesses, leaseMs, work.now)
-      await work.sql.all(q.markLost, leaseMs, work.now)
-      return work.sql.all<{ incarnation: string }>(q.selectLostProcesses)
+      const rows = await work.sql.all<{ incarnation: string }>(q.markLost, leaseMs, work.now)
+      const all = await work.sql.all<{ incarnation: string }>(q.selectLostProcesses)
+      return { fresh: new Set(rows.map(row => row.incarnation)), lost: all }
     })
     const reaped: Reaped[] = []
-    for (const { incarnation } of lost) reaped.push(await this.#write(work => reapOne(work, incarnation, maxDeaths)))
+    for (const { incarnation } of lost) {
+      const one = await this.#write(work => reapOne(work, incarnation, maxDeaths))
+      if (fresh.has(incarnation) || one.suspects + one.dead.length > 0) reaped.push(one)
+    }
     return reaped
   }
 

@@ -83,12 +83,12 @@ class TransactionAttempt {
       deliveries: new PostgresDeliveries(own),
       cases: new PostgresCases(own),
       lease: scope => {
-        const lease = new TransactionLease(this.#checkout.client, scope)
+        const lease = new TransactionLease(this.#checkout.client, scope, own.transitions)
         this.#leases.clear()
         this.#leases.add(lease)
         return lease
       },
-      savepoint: inner => this.#savepoint(inner),
+      savepoint: inner => this.#savepoint(own.transitions, inner),
       onDoomed: listener => {
         this.#listener = listener
         if (this.#doomed) listener(this.#doomed.reason)
@@ -96,15 +96,17 @@ class TransactionAttempt {
     }
   }
 
-  async #savepoint<T>(inner: () => Awaitable<T>): Promise<T> {
+  async #savepoint<T>(transitions: Transitions, inner: () => Awaitable<T>): Promise<T> {
     const { client } = this.#checkout
     const name = `ichido_handler_${++this.#savepoints}`
+    const mark = transitions.mark()
     await client.query(`savepoint ${name}`)
     try {
       const value = await inner()
       await client.query(`release ${name}`)
       return value
     } catch (error) {
+      transitions.undoTo(mark)
       if (this.#busy() || this.#doomed) {
         this.unclear = true
         throw error

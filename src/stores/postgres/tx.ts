@@ -4,6 +4,7 @@ import type { SqlTx, TxLease } from '../../contracts/store.ts'
 import { sortableVersion } from '../../contracts/version.ts'
 import type { PgClient, QueryConfig, QueryResult } from './client.ts'
 import { advanceGuard } from './queries.ts'
+import type { Transitions } from './work.ts'
 
 /** What a handler may use of the transaction. `query` has the shape of pg's own, so that query builders can stand on it. */
 export interface PostgresTx extends SqlTx {
@@ -24,14 +25,16 @@ const control =
 export class TransactionLease implements TxLease<PostgresTx>, PostgresTx {
   readonly client: PgClient
   readonly #scope: string
+  readonly #transitions: Transitions
   #closed = false
   #failed: unknown
   #inFlight = 0
   #depth = 0
 
-  constructor(client: PgClient, scope: string) {
+  constructor(client: PgClient, scope: string, transitions: Transitions) {
     this.client = client
     this.#scope = scope
+    this.#transitions = transitions
   }
 
   get tx(): PostgresTx {
@@ -71,6 +74,7 @@ export class TransactionLease implements TxLease<PostgresTx>, PostgresTx {
     this.#check('')
     const name = `ichido_tx_${++this.#depth}`
     const failedBefore = this.#failed
+    const mark = this.#transitions.mark()
     await this.#count(() => this.client.query(`savepoint ${name}`))
     try {
       const result = await work()
@@ -79,6 +83,7 @@ export class TransactionLease implements TxLease<PostgresTx>, PostgresTx {
       return result
     } catch (error) {
       if (!this.#closed) {
+        this.#transitions.undoTo(mark)
         await this.#count(() => this.client.query(`rollback to ${name}; release ${name}`))
         this.#failed = failedBefore
       }

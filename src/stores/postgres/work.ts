@@ -35,22 +35,31 @@ export interface TransactionWork {
 
 /** The transitions of one transaction, written last before COMMIT: one appended row for each consumer. */
 export class Transitions {
-  readonly #byConsumer = new Map<string, Map<CounterName, number>>()
+  readonly #added: { readonly consumer: string; readonly name: CounterName; readonly amount: number }[] = []
 
   add(consumer: string, name: CounterName, amount = 1): void {
-    if (amount === 0) return
-    let counts = this.#byConsumer.get(consumer)
-    if (!counts) {
-      counts = new Map()
-      this.#byConsumer.set(consumer, counts)
-    }
-    counts.set(name, (counts.get(name) ?? 0) + amount)
+    if (amount !== 0) this.#added.push({ consumer, name, amount })
+  }
+
+  /** Where a savepoint begins; `undoTo` it takes back what was added since. */
+  mark(): number {
+    return this.#added.length
+  }
+
+  undoTo(mark: number): void {
+    this.#added.length = mark
   }
 
   async write(sql: Statements): Promise<void> {
-    for (const [consumer, counts] of this.#byConsumer)
+    const byConsumer = new Map<string, Map<CounterName, number>>()
+    for (const { consumer, name, amount } of this.#added) {
+      const counts = byConsumer.get(consumer) ?? new Map<CounterName, number>()
+      byConsumer.set(consumer, counts.set(name, (counts.get(name) ?? 0) + amount))
+    }
+    for (const [consumer, counts] of byConsumer) {
       await sql.run(addCounters, consumer, ...names.map(name => counts.get(name) ?? 0))
-    this.#byConsumer.clear()
+    }
+    this.#added.length = 0
   }
 }
 
