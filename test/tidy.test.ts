@@ -15,6 +15,7 @@ import {
   clockExceptions,
 } from './tidy/shape.ts'
 import { files, readFiles } from './tidy/source.ts'
+import { checkSuites } from './tidy/suites.ts'
 
 // The rules of the repository as tests. Each rule is a function over files; beside its run on the repository stands a
 // bad example that it must find, so that no rule is dead.
@@ -254,5 +255,26 @@ describe('machines', () => {
 
   test.each(['src/work/main', 'the / root / path', '~/work', 'https://example.org/home/x'])('%s is fine', text => {
     expect(checkMachineNames(files({ 'docs/a.md': text }))).toEqual([])
+  })
+})
+
+describe('leaves', () => {
+  test('are held to their contracts by the conformance suites', () => {
+    expect(checkSuites(repository)).toEqual([])
+  })
+
+  test('that no suite runs on are found', () => {
+    const uneven = files({
+      'src/stores/migrator.ts': '',
+      'src/stores/sqlite/store.ts': '',
+      'src/stores/mysql/store.ts': '',
+      'src/transports/kafka.ts': '',
+      'test/stores/sqlite.test.ts': `import { sqlite } from '../../src/stores/sqlite/store.ts'; storeSuite({})`,
+      'test/stores/mysql.test.ts': `import { mysql } from '../../src/stores/mysql/store.ts'; test('connects')`,
+    })
+    expect(checkSuites(uneven)).toEqual([
+      'src/stores/mysql: no test runs storeSuite on it',
+      'src/transports/kafka: no test runs transportSuite on it',
+    ])
   })
 })
