@@ -1,70 +1,42 @@
 import { IchidoError } from '../../contracts/errors.ts'
 import type { Acceptance, OutgoingMessage } from '../../contracts/message.ts'
 import * as q from './queries.ts'
-import { type FullDeliveryRow, type IdentityRow, sameHash } from './rows.ts'
+import type { FullDeliveryRow, IdentityRow } from './rows.ts'
 import { letFollowersGo, type TransactionWork } from './work.ts'
 
 interface AcceptRow {
-  readonly fan_out: number
-  readonly subscribers: number
-  readonly newly_kept: boolean
-  readonly clashes: boolean
+  readonly fan_out: readonly number[]
+  readonly subscribers: readonly number[]
+  /** 0 no, 1 now, 2 before. */
+  readonly kept: readonly number[]
+  readonly reused: string | null
 }
 
-/** Fans messages out in one statement; all or nothing, also inside the caller's own transaction. */
+/** Fans messages out in one call; all or nothing, also inside the caller's own transaction. It counts what it does itself. */
 export async function acceptMessages(
   work: TransactionWork,
   messages: readonly OutgoingMessage[],
 ): Promise<Acceptance[]> {
-  const unique = new Map<string, OutgoingMessage>()
-  for (const message of messages) {
-    const name = `${message.topic}\n${message.id}`
-    const other = unique.get(name)
-    if (other && !sameHash(other.hash, message.hash)) throw reused(message.id)
-    if (!other) unique.set(name, message)
-  }
-  const first = [...unique.values()]
-  const rows = await insertAll(work, first)
-  for (const message of first) if (message.replaces !== null) await takePlaces(work, message)
-  const known = new Map(first.map((message, index) => [message, rows[index] as AcceptRow]))
-  const acceptances = messages.map((message): Acceptance => {
-    const row = known.get(message)
-    const kept = (row ?? known.get(unique.get(`${message.topic}\n${message.id}`) as OutgoingMessage))?.subscribers === 0
-    const fanOut = row?.fan_out ?? 0
-    return { id: message.id, duplicate: fanOut === 0 && !row?.newly_kept, kept, fanOut }
+  if (messages.length === 0) return []
+  const row = await insertAll(work, messages)
+  if (row.reused !== null) throw reused(row.reused)
+  for (const message of messages) if (message.replaces !== null) await takePlaces(work, message)
+  const acceptances = messages.map(({ id }, index): Acceptance => {
+    const fanOut = row.fan_out[index] as number
+    const kept = row.kept[index] as number
+    return { id, duplicate: fanOut === 0 && kept !== 1, kept: kept > 0, fanOut }
   })
-  const count = (test: (acceptance: Acceptance) => boolean) => acceptances.filter(test).length
-  work.transitions.add(
-    '',
-    'sent',
-    count(acceptance => !acceptance.duplicate),
-  )
-  work.transitions.add(
-    '',
-    'resent',
-    count(acceptance => acceptance.duplicate),
-  )
-  work.transitions.add(
-    '',
-    'kept',
-    count(acceptance => acceptance.kept && !acceptance.duplicate),
-  )
-  work.transitions.add(
-    '',
-    'fannedOut',
-    acceptances.reduce((sum, acceptance) => sum + acceptance.fanOut, 0),
-  )
-  if (acceptances.some(acceptance => acceptance.fanOut > 0)) await work.sql.run(q.ringBell)
+  if (acceptances.some(acceptance => acceptance.fanOut > 0)) work.ring()
   return acceptances
 }
 
-async function insertAll(work: TransactionWork, messages: readonly OutgoingMessage[]): Promise<AcceptRow[]> {
+async function insertAll(work: TransactionWork, messages: readonly OutgoingMessage[]): Promise<AcceptRow> {
   const column = <T>(read: (message: OutgoingMessage) => T) => messages.map(read)
   const time = (at: number | null) => (at === null ? null : new Date(at))
-  const rows = await work.sql.all<AcceptRow>(
+  const row = await work.sql.get<AcceptRow>(
     q.acceptMessages,
-    column(m => m.id),
     column(m => m.topic),
+    column(m => m.id),
     column(m => m.type),
     column(m => m.version),
     column(m => m.key),
@@ -77,34 +49,7 @@ async function insertAll(work: TransactionWork, messages: readonly OutgoingMessa
     column(m => m.replaces),
     work.now,
   )
-  const clash = rows.findIndex(row => row.clashes)
-  if (clash >= 0) throw reused((messages[clash] as OutgoingMessage).id)
-  await refuseLateClash(work, messages, rows)
-  return rows
-}
-
-/**
- * A sender that committed between our snapshot and our insert may have taken an id with other contents. What this call wrote for other
- * consumers must not stay then: the transaction is made unable to commit.
- */
-async function refuseLateClash(
-  work: TransactionWork,
-  messages: readonly OutgoingMessage[],
-  rows: readonly AcceptRow[],
-): Promise<void> {
-  const doubtful = messages.filter(
-    (_, index) => (rows[index] as AcceptRow).fan_out < (rows[index] as AcceptRow).subscribers,
-  )
-  if (doubtful.length === 0) return
-  const late = await work.sql.get<{ message_id: string }>(
-    q.selectLateClash,
-    doubtful.map(message => message.topic),
-    doubtful.map(message => message.id),
-    doubtful.map(message => Buffer.from(message.hash)),
-  )
-  if (!late) return
-  await work.sql.client.query('select 1 / 0').catch(() => {})
-  throw reused(late.message_id)
+  return row as AcceptRow
 }
 
 function reused(id: string): IchidoError {
@@ -137,10 +82,10 @@ async function closeReplaced(
 ): Promise<{ pos: number; key: string | null } | null> {
   const { sql, transitions } = work
   let id = replaced
-  let identity = await sql.get<IdentityRow>(q.lockIdentity, consumer, topic, id)
+  let identity = await sql.get<IdentityRow>(q.selectIdentity, consumer, topic, id)
   while (identity?.state === 'replaced' && identity.heir !== null && identity.heir !== heir) {
     id = identity.heir
-    identity = await sql.get<IdentityRow>(q.lockIdentity, consumer, topic, id)
+    identity = await sql.get<IdentityRow>(q.selectIdentity, consumer, topic, id)
   }
   if (!identity) {
     if ((await sql.run(q.insertIdentity, consumer, topic, id, Buffer.alloc(0), 'replaced', null, 0, work.now)) === 0) {
@@ -154,6 +99,9 @@ async function closeReplaced(
     return null
   }
   if (identity.state !== 'open') return null
+  // Delivery rows come before identities in the order of locks, and whoever runs a delivery keeps its row locked: do not wait for that one.
+  const seen = await sql.get<FullDeliveryRow>(q.selectDelivery, identity.delivery_id)
+  if (!seen || seen.owner !== null) return null
   const row = await sql.get<FullDeliveryRow>(q.lockDeliveryRow, identity.delivery_id)
   if (!row || row.owner !== null) return null
   await closeAsReplaced(work, row, heir)

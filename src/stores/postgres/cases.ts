@@ -25,7 +25,7 @@ export class PostgresCases implements Cases {
     await this.#work.sql.run(q.closeCase, name.consumer, name.topic, name.id, 'redriven', this.#work.now)
     this.#work.transitions.add(name.consumer, 'dead', -1)
     await this.#audit('redrive', name, by, { cycle: row.cycle + 1, before: row.state })
-    await this.#work.sql.run(q.ringBell)
+    this.#work.ring()
   }
 
   async discard(name: DeliveryName, by: Actor): Promise<void> {
@@ -95,7 +95,7 @@ export class PostgresCases implements Cases {
     transitions.add(consumer, 'accepted')
     transitions.add(consumer, 'custody')
     await this.#audit('edit', name, by, { heir: edited.id, before: row.state })
-    await sql.run(q.ringBell)
+    this.#work.ring()
   }
 
   async unblock(name: DeliveryName, by: Actor): Promise<void> {
@@ -109,7 +109,7 @@ export class PostgresCases implements Cases {
 
   async #findDead(name: DeliveryName): Promise<FullDeliveryRow> {
     const { sql } = this.#work
-    const identity = await sql.get<IdentityRow>(q.lockIdentity, name.consumer, name.topic, name.id)
+    const identity = await sql.get<IdentityRow>(q.selectIdentity, name.consumer, name.topic, name.id)
     if (!identity)
       throw new IchidoError('NOT_FOUND', `${name.consumer} has no message ${name.id} on topic ${name.topic}.`)
     const row =

@@ -16,7 +16,7 @@ interface ClaimRow extends DeliveryRow {
 const PROMOTE_EVERY_MS = 100
 const FORGET_AFTER_MS = 250
 const MOST_SKIPPED = 64
-const sizes: readonly q.WindowSize[] = [1, 10, 100, 400, 1600]
+const LARGEST_WINDOW = 1_600
 
 /** What a process remembers between claims of one consumer. Only hints: it is forgotten every quarter of a second, and nothing depends on it. */
 interface Memory {
@@ -81,6 +81,7 @@ export class Claims {
       (memory.nextDueAt !== null && at >= memory.nextDueAt)
     ) {
       memory.promotedAt = at
+      memory.nextDueAt = null
       await sql.run(q.promoteRetries, request.consumer, now)
       await sql.run(q.promoteDelayed, request.consumer, now)
     }
@@ -93,32 +94,33 @@ export class Claims {
   }
 
   async #search(sql: Statements, request: ClaimRequest, memory: Memory, now: Date | null): Promise<Claim | null> {
+    const { consumer, owner, max, maxBytes } = request
     let from = memory.from
-    let size = sizes.findIndex(candidate => candidate >= request.max)
-    if (size < 0) size = sizes.length - 1
+    let window = max
     for (;;) {
-      const limit = sizes[size] as q.WindowSize
-      const statement = q.claimWindow[limit]
       const rows = await sql.all<ClaimRow>(
-        statement,
-        request.consumer,
+        q.claimWindow,
+        consumer,
+        owner,
+        window,
+        max,
+        maxBytes,
         from,
-        request.owner,
         memory.skip,
-        request.max,
-        request.maxBytes,
         now,
       )
-      const head = rows[0] as ClaimRow
+      const [head, ...taken] = rows as [ClaimRow, ...ClaimRow[]]
       if (head.busy) memory.skip = [...new Set([...memory.skip, ...head.busy])].slice(-MOST_SKIPPED)
-      if (head.id !== null) {
-        memory.from = head.pos
-        const deliveries = rows.map(row => toDelivery(row, row.attempts, row.claimed_at, false))
-        return { deliveries, epoch: head.epoch, nextDueInMs: null }
+      const first = taken[0]
+      if (first) {
+        memory.from = first.pos
+        const deliveries = taken.map(row => toDelivery(row, row.attempts, row.claimed_at, false))
+        return { deliveries, epoch: first.epoch, nextDueInMs: null }
       }
-      if (head.seen >= limit) {
+      if (head.seen >= window) {
+        // What was marked has left the window; what is held by others stands in it still, so look behind it, and further each time.
         from = (head.last_pos as number) + 1
-        size = Math.min(size + 1, sizes.length - 1)
+        window = Math.min(window * 4, LARGEST_WINDOW)
       } else if (memory.from > 0) {
         // Nothing behind the cursor; look from the start before saying so.
         memory.from = 0

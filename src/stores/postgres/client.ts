@@ -11,17 +11,22 @@ export interface QueryConfig {
   readonly text: string
   readonly values?: unknown[]
   readonly name?: string
+  readonly queryMode?: string
 }
 
 /** What ichido calls on a client of `pg`. */
 export interface PgClient {
   query(config: string | QueryConfig, values?: unknown[]): Promise<QueryResult>
+  /** `I` idle, `T` in a transaction, `E` in a failed one; pg 8.17 and later. */
+  getTransactionStatus?(): string | null
 }
 
 export interface PgPoolClient extends PgClient {
   release(destroy?: Error | boolean): void
-  on(event: 'error' | 'notification', listener: (event: never) => void): unknown
-  removeListener(event: 'error' | 'notification', listener: (event: never) => void): unknown
+  // biome-ignore lint/suspicious/noExplicitAny: what the driver declares; anything narrower refuses a real pg.Pool
+  on(event: 'error' | 'notification', listener: (...args: any[]) => void): unknown
+  // biome-ignore lint/suspicious/noExplicitAny: the same
+  removeListener(event: 'error' | 'notification', listener: (...args: any[]) => void): unknown
 }
 
 /** What ichido calls on a `pg.Pool`. The pool stays the user's: ichido never ends it. */

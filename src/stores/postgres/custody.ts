@@ -200,6 +200,7 @@ async function store(
   if (place.delayMs !== null) await sql.run(q.delayDelivery, delivery, place.delayMs, now)
   transitions.add(consumer, 'accepted')
   transitions.add(consumer, 'custody')
+  work.ring()
   if (place.attempts > 0) {
     const cause = [place.error?.class ?? null, place.error?.code ?? null, place.error?.message ?? null] as const
     const outcome = dead ? 'dead' : 'retry'

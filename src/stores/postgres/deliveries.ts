@@ -35,28 +35,24 @@ export class PostgresDeliveries implements Deliveries {
     throw new IchidoError('STORE_ERROR', 'PostgreSQL does not chain claims: they are short commits of their own.')
   }
 
-  lock(deliveries: readonly Delivery[], epoch: number): Promise<number> {
-    return this.#work.sql.run(
-      q.lockDeliveries,
-      deliveries.map(delivery => delivery.ref),
-      epoch,
-    )
+  async lock(deliveries: readonly Delivery[], epoch: number): Promise<number> {
+    const refs = deliveries.map(delivery => delivery.ref)
+    return (await this.#work.sql.get<{ mine: number }>(q.lockDeliveries, refs, epoch))?.mine as number
   }
 
   async finish(finished: readonly Finished[], epoch: number): Promise<void> {
     const consumer = finished[0]?.delivery.consumer
     if (consumer === undefined) return
-    const refs = finished.map(({ delivery }) => delivery.ref)
-    const outcomes = finished.map(({ outcome }) => outcome)
-    const count = (outcome: FinishedOutcome) => outcomes.filter(other => other === outcome).length
-    const counts = [count('done'), count('duplicate'), count('ignored'), count('stale')] as const
+    const column = <T>(read: (one: Finished) => T) => finished.map(read)
     const row = await this.#work.sql.get<{ ended: number }>(
       q.finishDeliveries,
-      refs,
-      epoch,
-      outcomes,
       consumer,
-      ...counts,
+      column(({ delivery }) => delivery.ref),
+      column(({ delivery }) => delivery.topic),
+      column(({ delivery }) => delivery.id),
+      column(({ outcome }) => outcome),
+      column(({ delivery }) => delivery.attempt),
+      epoch,
       this.#work.now,
     )
     if (row?.ended !== finished.length) {

@@ -1,6 +1,6 @@
 import type { DeliveryName } from '../../contracts/cases.ts'
 import type { Maintenance, Reaped } from '../../contracts/store.ts'
-import { insertAttempt, openCase, ringBell } from './queries.ts'
+import { insertAttempt, openCase } from './queries.ts'
 import * as q from './queries-maintenance.ts'
 import type { TransactionWork } from './work.ts'
 
@@ -43,7 +43,7 @@ export class PostgresMaintenance implements Maintenance {
         work.transitions.add('', 'fannedOut', consumers.length)
         for (const { consumer } of consumers) work.transitions.add(consumer, 'accepted')
       }
-      if (taken.length > 0) await work.sql.run(ringBell)
+      if (taken.length > 0) work.ring()
       return taken.length
     })
   }
@@ -80,21 +80,21 @@ export class PostgresMaintenance implements Maintenance {
    * custody write run a done message a second time (test/models/purge.ts).
    */
   async purge(consumer: string, retentionMs: number, _limit: number): Promise<number> {
-    const raised = await this.#alone(`purge ${consumer}`, false, async work => {
-      const rows = await work.sql.all<{ topic: string; at: number; n: number }>(
-        q.selectPurgeable,
-        consumer,
-        retentionMs,
-        work.now,
-      )
-      for (const { topic, at } of rows) await work.sql.run(q.raiseWatermark, consumer, topic, at)
-      return rows.length > 0
-    })
-    if (!raised) return 0
+    const before = await this.#deletePurgeable(consumer, retentionMs)
+    if (before > 0) return before
+    const raised = await this.#alone(`purge ${consumer}`, 0, work =>
+      work.sql.run(q.raiseWatermark, consumer, retentionMs, work.now),
+    )
+    return raised > 0 ? this.#deletePurgeable(consumer, retentionMs) : 0
+  }
+
+  /** What ended before the watermark, if nobody can have read an older one. */
+  #deletePurgeable(consumer: string, retentionMs: number): Promise<number> {
     return this.#alone(`purge ${consumer}`, 0, async work => {
       const older = await work.sql.get<{ n: number }>(q.countOlderTransactions, consumer)
       if ((older?.n ?? 0) > 0) return 0
       const deleted = await work.sql.run(q.purgeIdentities, consumer, retentionMs, work.now)
+      if (deleted === 0) return 0
       await work.sql.run(q.purgeAttempts, consumer, retentionMs, work.now)
       work.transitions.add(consumer, 'purged', deleted)
       return deleted
@@ -122,7 +122,7 @@ export class PostgresMaintenance implements Maintenance {
       let count = 0
       for (const [type, version] of Object.entries(known))
         count += await work.sql.run(q.releaseVersions, consumer, type, version)
-      if (count > 0) await work.sql.run(ringBell)
+      if (count > 0) work.ring()
       return count
     })
   }
@@ -130,7 +130,7 @@ export class PostgresMaintenance implements Maintenance {
   clearSuspects(consumer: string): Promise<number> {
     return this.#write(async work => {
       const count = await work.sql.run(q.clearSuspects, consumer)
-      if (count > 0) await work.sql.run(ringBell)
+      if (count > 0) work.ring()
       return count
     })
   }

@@ -17,16 +17,20 @@ export const selectExpiredKept = `select topic, message_id from ichido.kept k wh
 export const expireKept = `update ichido.kept set expired_at = ${now(3)} where topic = $1 and message_id = $2`
 export const closeKeptCase = `update ichido.case set closed_at = ${now(3)}, closed_as = 'adopted' where consumer = '' and topic = $1 and message_id = $2 and closed_at is null`
 
-export const selectPurgeable = `select topic, ichido.ms(max(finished_at)) as at, count(*)::int as n from (select topic, finished_at from ichido.identity
-  where consumer = $1 and state <> 'open' and finished_at < ${now(3)} - $2::float8 * interval '1 millisecond' limit 5000) x group by topic`
-export const raiseWatermark = `insert into ichido.watermark (consumer, topic, at, raised_at) values ($1, $2, ichido.at($3::float8), clock_timestamp())
-  on conflict (consumer, topic) do update set at = greatest(watermark.at, excluded.at), raised_at = clock_timestamp()`
+/**
+ * The watermark becomes the newest completion of what may be purged next. It tells when, and stays as it is while that is not newer, so that
+ * the wait for older transactions comes to an end. Completed means accepted before: the index is on that.
+ */
+export const raiseWatermark = `insert into ichido.watermark (consumer, topic, at, raised_at) select $1, topic, max(finished_at), clock_timestamp() from (
+    select topic, finished_at from ichido.identity where consumer = $1 and accepted_at < ${now(3)} - $2::float8 * interval '1 millisecond'
+    and finished_at < ${now(3)} - $2::float8 * interval '1 millisecond' and state <> 'open' order by accepted_at limit 50000) x group by topic
+  on conflict (consumer, topic) do update set at = excluded.at, raised_at = excluded.raised_at where excluded.at > watermark.at`
 /** Transactions of this database that began before the watermark was raised and have not ended: they may have read the old one. */
 export const countOlderTransactions = `select count(*)::int as n from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()
   and xact_start is not null and xact_start <= (select max(raised_at) from ichido.watermark where consumer = $1)`
 export const purgeIdentities = `delete from ichido.identity where ctid = any (array(select i.ctid from ichido.identity i join ichido.watermark w
   on w.consumer = i.consumer and w.topic = i.topic where i.consumer = $1 and i.state <> 'open' and i.finished_at <= w.at
-  and i.finished_at < ${now(3)} - $2::float8 * interval '1 millisecond' limit 5000))`
+  and i.accepted_at < ${now(3)} - $2::float8 * interval '1 millisecond' and i.finished_at < ${now(3)} - $2::float8 * interval '1 millisecond' limit 5000))`
 export const purgeAttempts = `delete from ichido.attempt where id = any (array(select a.id from ichido.attempt a where a.consumer = $1
   and a.ended_at < ${now(3)} - $2::float8 * interval '1 millisecond' and not exists (select 1 from ichido.identity i
   where i.consumer = a.consumer and i.topic = a.topic and i.message_id = a.message_id) limit 5000))`

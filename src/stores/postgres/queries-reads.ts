@@ -12,9 +12,15 @@ export const selectOldest = `select ichido.ms(min(greatest(sent_at, due_at))) as
 export const selectConsumers = `select consumer, array_agg(topic order by topic) as topics from ichido.subscription group by consumer order by consumer`
 export const countProcesses = `select c as consumer, count(*)::int as n from ichido.process p, unnest(p.consumers) c where p.lost_at is null and p.left_at is null group by c`
 
-export const traceDeliveries = `select i.consumer, i.topic, i.message_id, i.state as ended, ichido.ms(i.accepted_at) as accepted_at, ichido.ms(i.finished_at) as finished_at,
+/** An id alone, without an index of its own that every send would pay for: the few pairs of consumer and topic are found by steps. */
+export const traceDeliveries = `with recursive pair as (
+    (select consumer, topic from ichido.identity order by consumer, topic limit 1)
+    union all select n.consumer, n.topic from pair p, lateral (select consumer, topic from ichido.identity
+      where (consumer, topic) > (p.consumer, p.topic) order by consumer, topic limit 1) n)
+  select i.consumer, i.topic, i.message_id, i.state as ended, ichido.ms(i.accepted_at) as accepted_at, ichido.ms(i.finished_at) as finished_at,
   i.attempts as finished_attempts, d.state, d.owner, d.attempts, d.deaths, d.cycle, ichido.ms(d.due_at) as due_at
-  from ichido.identity i left join ichido.delivery d on d.id = i.delivery_id and i.state = 'open' where i.message_id = $1 order by i.consumer, i.topic`
+  from pair join ichido.identity i on i.consumer = pair.consumer and i.topic = pair.topic and i.message_id = $1
+  left join ichido.delivery d on d.id = i.delivery_id and i.state = 'open' order by i.consumer, i.topic`
 export const traceAttempts = `select cycle, attempt, ichido.ms(planned_at) as planned_at, ichido.ms(started_at) as started_at, ichido.ms(ended_at) as ended_at, outcome, code, message, build
   from ichido.attempt where message_id = $1 and consumer = $2 and topic = $3 order by ended_at, id`
 

@@ -7,36 +7,8 @@ const now = (parameter: number) => `coalesce($${parameter}::timestamptz, clock_t
 const columns = `id::float8, consumer, topic, message_id, type, version, key, pos::float8, headers, body, ichido.ms(sent_at) as sent_at,
   ichido.ms(due_at) as due_at, attempts, deaths, cycle, held, replaces`
 
-/** Many messages, all their subscribers: identities decide, deliveries follow in the order of the call. */
-export const acceptMessages = `with m as materialized (
-    select *, coalesce(given_due, ${now(13)} + given_delay * interval '1 millisecond') as due from unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::text[],
-      $6::text[], $7::bytea[], $8::bytea[], $9::timestamptz[], $10::timestamptz[], $11::float8[], $12::text[])
-      with ordinality as m(id, topic, type, version, key, headers, body, hash, given_sent, given_due, given_delay, replaces, n)),
-  s as materialized (select m.*, sub.consumer from m join ichido.subscription sub on sub.topic = m.topic),
-  clash as materialized (
-    select s.n from s join ichido.identity i on i.consumer = s.consumer and i.topic = s.topic and i.message_id = s.id
-      where i.hash <> s.hash and i.hash <> ''::bytea
-    union all select m.n from m join ichido.kept k on k.topic = m.topic and k.message_id = m.id where k.hash <> m.hash),
-  i as (insert into ichido.identity (consumer, topic, message_id, hash, state, accepted_at, delivery_id)
-    select consumer, topic, id, hash, 'open', ${now(13)}, nextval('ichido.delivery_id') from s where not exists (select 1 from clash)
-    order by consumer, topic, id on conflict do nothing returning consumer, topic, message_id, delivery_id),
-  d as (insert into ichido.delivery (id, consumer, topic, message_id, type, version, key, state, due_at, sent_at, headers, body, replaces)
-    select i.delivery_id, s.consumer, s.topic, s.id, s.type, s.version, s.key, case when s.due > ${now(13)} then 'delayed' else 'ready' end,
-      case when s.due > ${now(13)} then s.due end, coalesce(s.given_sent, ${now(13)}), s.headers, s.body, s.replaces
-    from s join i on i.consumer = s.consumer and i.topic = s.topic and i.message_id = s.id order by s.n returning 1),
-  k as (insert into ichido.kept (topic, message_id, type, version, key, due_at, sent_at, headers, body, hash, replaces)
-    select topic, id, type, version, key, due, coalesce(given_sent, ${now(13)}), headers, body, hash, replaces from m
-    where not exists (select 1 from clash) and not exists (select 1 from ichido.subscription sub where sub.topic = m.topic)
-    order by n on conflict do nothing returning topic, message_id),
-  fan as (select topic, message_id, count(*)::int as n from i group by topic, message_id),
-  subscribers as (select topic, count(*)::int as n from ichido.subscription group by topic),
-  counted as (insert into ichido.counter (consumer, accepted) select consumer, count(*) from i group by consumer returning 1)
-  select coalesce(fan.n, 0) as fan_out, coalesce(subscribers.n, 0) as subscribers, k.topic is not null as newly_kept, exists (select 1 from clash where clash.n = m.n) as clashes
-  from m left join fan on fan.topic = m.topic and fan.message_id = m.id left join k on k.topic = m.topic and k.message_id = m.id
-  left join subscribers on subscribers.topic = m.topic order by m.n`
-/** Ids that a transaction took with other contents after the snapshot of the statement above. */
-export const selectLateClash = `select i.message_id from unnest($1::text[], $2::text[], $3::bytea[]) m(topic, id, hash)
-  join ichido.identity i on i.topic = m.topic and i.message_id = m.id where i.hash <> m.hash and i.hash <> ''::bytea limit 1`
+/** Many messages, all their subscribers: identities decide, deliveries follow in the order of the call (migrations/002-accept.sql). */
+export const acceptMessages = `select fan_out, subscribers, kept, reused from ichido.accept($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
 export const ringBell = `select pg_notify('ichido', '')`
 
 export const subscribersOf = `select consumer from ichido.subscription where topic = $1 order by consumer`
@@ -57,48 +29,19 @@ export const bumpRepeats = `update ichido.delivery set repeats = repeats + 1 whe
 export const nextEpoch = `select nextval('ichido.epoch')::float8 as epoch`
 export const promoteRetries = `update ichido.delivery set state = 'ready' where id = any (array(select id from ichido.delivery
   where consumer = $1 and state in ('delayed', 'retry') and state = 'retry' and due_at <= ${now(2)} order by due_at, id limit 500 for update skip locked))`
-export const promoteDelayed = `update ichido.delivery d set state = 'ready', pos = n.pos from (select id, nextval('ichido.delivery_pos') as pos from (
-  select id from ichido.delivery where consumer = $1 and state in ('delayed', 'retry') and state = 'delayed' and due_at <= ${now(2)}
-  order by due_at, id limit 500 for update skip locked) due) n where d.id = n.id`
+/** Materialised: as the inner side of a join the places would be taken anew for each row, in the order of the other side. */
+export const promoteDelayed = `with due as materialized (select id from ichido.delivery where consumer = $1 and state in ('delayed', 'retry')
+    and state = 'delayed' and due_at <= ${now(2)} order by due_at, id limit 500 for update skip locked),
+  n as materialized (select id, nextval('ichido.delivery_pos') as pos from due)
+  update ichido.delivery d set state = 'ready', pos = n.pos from n where d.id = n.id`
 export const selectNextDue = `select greatest(0, ichido.ms(due_at) - ichido.ms(${now(2)})) as in_ms from ichido.delivery
   where consumer = $1 and state in ('delayed', 'retry') order by due_at limit 1`
 
-const windows = [1, 10, 100, 400, 1600] as const
-export type WindowSize = (typeof windows)[number]
-
-/**
- * Lock the window, judge the holes with a younger snapshot (see ichido.holes), take what stands before them, mark what waits behind them.
- * Rejected: the holes in the statement's own snapshot (two owners of one key, see test/models/claim.ts); the head of each key only (6 messages/s
- * on a hot key); a lane table (a migration for their number, strangers wait for each other).
- */
-const claim = (window: WindowSize) => `with w as materialized (
-    select id, pos, key, octet_length(body) as bytes from ichido.delivery where consumer = $1 and state = 'ready' and pos >= $2 and owner is null
-    and (key is null or key <> all ($4::text[])) and exists (select 1 from ichido.process where incarnation = $3 and lost_at is null and left_at is null)
-    order by pos limit ${window} for update of delivery skip locked),
-  h as materialized (select * from ichido.holes($1, array(select distinct key from w where key is not null), array(select id from w where key is not null))),
-  free as materialized (select w.id, w.pos, w.bytes from w left join h on h.key = w.key where h.key is null or (h.locked and w.pos < h.pos)),
-  ok as materialized (select id from (select id, pos, sum(bytes) over (order by pos) as total, row_number() over (order by pos) as nth from free) x
-    where nth <= $5 and (nth = 1 or total <= $6)),
-  park as (update ichido.delivery set state = 'behind', held = true
-    where id = any (array(select w.id from w join h on h.key = w.key where h.waits and w.pos > h.pos)) returning 1),
-  e as materialized (select nextval('ichido.epoch') as epoch, ${now(7)} as at from ok limit 1),
-  u as (update ichido.delivery set attempts = attempts + 1, owner = $3, epoch = (select epoch from e), claimed_at = (select at from e)
-    where id = any (array(select id from ok)) returning ${columns}, ichido.ms(claimed_at) as claimed_at, epoch::float8 as epoch)
-  select (select count(*)::int from w) as seen, (select max(pos)::float8 from w) as last_pos, (select count(*)::int from park) as parked,
-    nullif(array(select key from h where not locked and not exists (select 1 from w where w.key = h.key and w.pos < h.pos)), '{}') as busy, u.*
-  from (select 1) as one left join u on true order by u.pos`
-export const claimWindow = Object.fromEntries(windows.map(size => [size, claim(size)])) as Record<WindowSize, string>
-
-export const lockDeliveries = `select 1 from ichido.delivery where id = any ($1::bigint[]) and epoch = $2 and owner is not null order by id for update`
-/** Ends a batch in one statement; the count that it returns is the fence. */
-export const finishDeliveries = `with f as materialized (select * from unnest($1::bigint[], $3::text[]) f(id, outcome)),
-  d as (delete from ichido.delivery where id = any ($1::bigint[]) and epoch = $2 and owner is not null returning id, consumer, topic, message_id, attempts),
-  i as (update ichido.identity t set state = f.outcome, finished_at = ${now(9)}, attempts = d.attempts, token = $2 from d join f on f.id = d.id
-    where t.consumer = d.consumer and t.topic = d.topic and t.message_id = d.message_id returning 1),
-  c as (insert into ichido.counter (consumer, done, duplicate, ignored, stale) values ($4, $5, $6, $7, $8))
-  select count(*)::int as ended, (select count(*)::int from i) as identities from d`
-export const releaseFollowers = `update ichido.delivery set state = 'ready', held = true where id = any (array(
-  select id from ichido.delivery where consumer = $1 and key = $2 and state = 'behind' order by pos limit 1000))`
+/** One window of a claim, a batch's lock and its end: functions with pinned plans (migrations/003-claim-and-settle.sql). */
+export const claimWindow = `select * from ichido.claim($1, $2, $3, $4, $5, $6, $7, $8)`
+export const lockDeliveries = `select ichido.lock_mine($1, $2)::int as mine`
+export const finishDeliveries = `select ichido.finish($1, $2, $3, $4, $5, $6, $7, $8)::int as ended`
+export const releaseFollowers = `select ichido.release_followers($1, $2)`
 
 export const selectSuspects = `select ${columns} from ichido.delivery d where consumer = $1 and state = 'suspect' and state in ('suspect', 'version', 'dead', 'passed')
   and (key is null or not exists (select 1 from ichido.delivery p where p.consumer = d.consumer and p.key = d.key and p.key is not null

@@ -23,7 +23,7 @@ import { diagnose } from './diagnose.ts'
 import { clonableOptions, startHeartbeatThread, startLocalHeartbeat } from './heartbeat.ts'
 import { Listener } from './listen.ts'
 import { PostgresMaintenance } from './maintenance.ts'
-import { hasSuspects, insertAudit } from './queries.ts'
+import { hasSuspects, insertAudit, ringBell } from './queries.ts'
 import * as loops from './queries-maintenance.ts'
 import { PostgresReads } from './reads.ts'
 import { applyNext, readApplied } from './schema.ts'
@@ -59,6 +59,7 @@ export class PostgresStore implements Store<PostgresTx, PostgresTx | PgClient> {
   #connections: Connections | null = null
   #claims: Claims | null = null
   #listener: Listener | null = null
+  #serverVersion = 0
 
   constructor(pool: PgPool, options: PostgresOptions) {
     this.#pool = pool
@@ -78,7 +79,10 @@ export class PostgresStore implements Store<PostgresTx, PostgresTx | PgClient> {
     if (this.#host) throw new IchidoError('INVALID_CONFIG', 'The store is open already: one start per store object.')
     const connections = new Connections(this.#pool, this.#options.preparedStatements !== false, host)
     try {
-      await connections.use(sql => sql.get('select 1'))
+      const server = await connections.use(sql =>
+        sql.get<{ version: number }>(`select current_setting('server_version_num')::int as version`),
+      )
+      this.#serverVersion = server?.version ?? 0
     } catch (error) {
       connections.close()
       throw error
@@ -149,16 +153,21 @@ export class PostgresStore implements Store<PostgresTx, PostgresTx | PgClient> {
   join(tx: PostgresTx | PgClient): Pick<Session<PostgresTx>, 'deliveries'> {
     const { host } = this.#open()
     const client = tx instanceof TransactionLease ? tx.client : (tx as PgClient)
-    if (typeof client?.query !== 'function')
-      throw new IchidoError('TX_FOREIGN', 'tx has no query method: pass the client that runs your transaction.')
+    refuseForeign(tx, client)
     const sql = new Statements(client, this.#options.preparedStatements !== false)
-    const own: TransactionWork = { sql, transitions: new Transitions(), now: this.#now(), build: host.build }
+    let rung = false
+    const ring = () => {
+      rung = true
+    }
+    const own: TransactionWork = { sql, transitions: new Transitions(), now: this.#now(), build: host.build, ring }
     const deliveries = new PostgresDeliveries(own)
     const accept = deliveries.accept.bind(deliveries)
     // Counters are written with each call: when the caller commits is the caller's affair.
     deliveries.accept = async messages => {
       const acceptances = await accept(messages)
       await own.transitions.write(sql)
+      // When the caller commits is not known here, so the hint rides in his transaction.
+      if (rung) await sql.run(ringBell)
       return acceptances
     }
     return { deliveries }
@@ -203,8 +212,7 @@ export class PostgresStore implements Store<PostgresTx, PostgresTx | PgClient> {
   }
 
   onWork(wake: (consumer: string | null) => void): () => void {
-    if (this.#options.listen === false) return () => {}
-    return (this.#listener as Listener).add(wake)
+    return (this.#listener as Listener).add(wake, this.#options.listen !== false)
   }
 
   async audit(action: string, target: string, by: Actor, details: Readonly<Record<string, unknown>>): Promise<void> {
@@ -225,7 +233,9 @@ export class PostgresStore implements Store<PostgresTx, PostgresTx | PgClient> {
   }
 
   #settings(timeoutMs: number = defaults.timeoutMs) {
-    return { timeoutMs, now: this.#now(), build: this.#open().host.build }
+    const { build } = this.#open().host
+    const onRung = () => this.#listener?.announce()
+    return { timeoutMs, now: this.#now(), build, serverVersion: this.#serverVersion, onRung }
   }
 
   /** Work of ichido's own in a transaction. */
@@ -246,4 +256,17 @@ export class PostgresStore implements Store<PostgresTx, PostgresTx | PgClient> {
       }
     })
   }
+}
+
+/** A pool would run each statement on another connection; a client without a transaction would commit each by itself. */
+function refuseForeign(tx: unknown, client: PgClient): void {
+  const isPool = (client as { totalCount?: unknown } | null)?.totalCount !== undefined
+  if (typeof client?.query !== 'function' || isPool)
+    throw new IchidoError('TX_FOREIGN', 'tx is not a client of pg: pass the client that runs your transaction.')
+  if (tx instanceof TransactionLease && tx.closed)
+    throw new IchidoError('TX_CLOSED', 'tx was used after the handler had settled.')
+  const status = client.getTransactionStatus?.()
+  if (status === 'I') throw new IchidoError('TX_FOREIGN', 'tx has no open transaction: begin one first.')
+  if (status === 'E')
+    throw new IchidoError('TX_FOREIGN', 'The transaction of tx was aborted by a failed statement: roll it back.')
 }

@@ -13,12 +13,20 @@ export interface TransactionSettings {
   readonly timeoutMs: number
   readonly now: Date | null
   readonly build: string | null
+  /** As `server_version_num` says it. */
+  readonly serverVersion: number
+  /** Called after the commit when something became claimable. */
+  readonly onRung: () => void
 }
 
 /** The server frees the rows of an owner that is paused, or that waits for something else, after the handlers' own timeout and a second. */
-function begin(timeoutMs: number): string {
+function begin({ timeoutMs, serverVersion }: TransactionSettings): string {
   const ms = Math.min(Math.round(timeoutMs) + 1_000, defaults.transactionMs)
-  return `begin; set local idle_in_transaction_session_timeout = ${ms}; set local statement_timeout = ${ms}`
+  const limits = ['idle_in_transaction_session_timeout', 'statement_timeout']
+  if (serverVersion >= 170_000) limits.push('transaction_timeout')
+  // The claim and the fences stand on READ COMMITTED, whatever the database's default is.
+  const settings = limits.map(limit => `set local ${limit} = ${ms}`).join('; ')
+  return `begin isolation level read committed read write; ${settings}`
 }
 
 /** Runs `work` in a transaction of its own on a client of the pool. */
@@ -53,14 +61,18 @@ class TransactionAttempt {
 
   async run<T>(work: (session: Session<PostgresTx>, own: TransactionWork) => Awaitable<T>): Promise<T> {
     const { client, sql } = this.#checkout
+    let rung = false
     const own: TransactionWork = {
       sql,
       transitions: new Transitions(),
       now: this.#settings.now,
       build: this.#settings.build,
+      ring: () => {
+        rung = true
+      },
     }
     try {
-      await client.query(begin(this.#settings.timeoutMs))
+      await client.query(begin(this.#settings))
     } catch (error) {
       this.unclear = true
       throw translate(error)
@@ -71,6 +83,7 @@ class TransactionAttempt {
       if (this.#doomed) throw this.#doomed.reason
       await own.transitions.write(sql)
       await this.#commit()
+      if (rung) this.#settings.onRung()
       return value
     } catch (error) {
       await this.#rollback()

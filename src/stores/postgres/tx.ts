@@ -41,6 +41,10 @@ export class TransactionLease implements TxLease<PostgresTx>, PostgresTx {
     return this
   }
 
+  get closed(): boolean {
+    return this.#closed
+  }
+
   /** Statements that were not answered when the lease was closed. */
   get inFlight(): number {
     return this.#inFlight
@@ -50,8 +54,11 @@ export class TransactionLease implements TxLease<PostgresTx>, PostgresTx {
     config: string | QueryConfig,
     values?: unknown[],
   ): Promise<QueryResult & { readonly rows: Row[] }> {
-    this.#check(typeof config === 'string' ? config : config.text)
-    return this.#count(() => this.client.query(config, values)) as Promise<QueryResult & { readonly rows: Row[] }>
+    const query: QueryConfig = typeof config === 'string' ? { text: config } : config
+    this.#check(query.text)
+    // The extended protocol takes one statement: a COMMIT cannot hide behind another.
+    const single = { ...query, ...(values && { values }), queryMode: 'extended' }
+    return this.#count(() => this.client.query(single)) as Promise<QueryResult & { readonly rows: Row[] }>
   }
 
   async run(sql: string, ...params: readonly unknown[]): Promise<{ readonly changes: number }> {

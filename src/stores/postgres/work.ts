@@ -31,6 +31,8 @@ export interface TransactionWork {
   /** Null: the server's clock. */
   readonly now: Date | null
   readonly build: string | null
+  /** Something became claimable: whoever waits is told when this has committed. */
+  ring(): void
 }
 
 /** The transitions of one transaction, written last before COMMIT: one appended row for each consumer. */
@@ -68,5 +70,7 @@ export class Transitions {
  * statement of its own, with a snapshot that sees what a claim marked while the head was ending.
  */
 export async function letFollowersGo(work: TransactionWork, consumer: string, key: string | null): Promise<void> {
-  if (key !== null) await work.sql.run(releaseFollowers, consumer, key)
+  if (key === null) return
+  await work.sql.run(releaseFollowers, consumer, key)
+  work.ring()
 }

@@ -21,8 +21,8 @@ create table ichido.identity (
   attempts int not null default 0, token bigint, delivery_id bigint not null, heir text collate "C",
   primary key (consumer, topic, message_id)
 ) with (fillfactor = 70);
-create index identity_message on ichido.identity (message_id);
-create index identity_finished on ichido.identity using brin (finished_at) with (pages_per_range = 32);
+-- For the purge, which reads on to `finished_at`: an index on that column would end the HOT updates (PostgreSQL 15: BRIN too).
+create index identity_accepted on ichido.identity (consumer, accepted_at);
 
 -- One row for each unfinished delivery: small and hot. Lease columns are in no index, so that a claim is a HOT update. It is a queue table:
 -- dead rows are swept when they are few, or the planner and the scans meet them.
