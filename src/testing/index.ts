@@ -1,3 +1,4 @@
+export { type CrashMessage, type CrashOptions, type CrashPlan, type CrashRun, crashEverywhere } from './crash.ts'
 export { FakeClock, type FakeClockOptions } from './fake-clock.ts'
 export type { Scene, StoreFixture } from './store-suite/scene.ts'
 export { type StoreSuiteSubject, storeSuite } from './store-suite.ts'

@@ -12,7 +12,7 @@ async function create(): Promise<StoreFixture> {
   await database.clear()
   const pool = database.pool()
   return {
-    store: () => postgres(pool as never) as unknown as Store<never, never>,
+    store: () => postgres(pool) as unknown as Store<never, never>,
     placeholder: n => `$${n}`,
     table: name => `ichido.${name}`,
     async foreign(work) {
