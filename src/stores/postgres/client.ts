@@ -39,10 +39,19 @@ export interface PgPool {
 
 const names = new Map<string, string>()
 
+/**
+ * Only these are prepared under a name: calls of functions, whose plans are pinned, and inserts of values, which have none. The plan of
+ * anything else would be kept from a time when the table was small, and scan it when a burst has filled it.
+ */
+const preparable =
+  /^select [^;]*?\bichido\.(accept|claim|lock_mine|finish|release_followers)\(|^insert into [^;]* values/
+
+/** The same text has the same name everywhere; '' for none. */
 function nameOf(text: string): string {
   let name = names.get(text)
-  if (!name) {
-    name = `ichido_${createHash('sha1').update(text).digest('hex').slice(0, 20)}`
+  if (name === undefined) {
+    const hash = createHash('sha1').update(text).digest('hex')
+    name = preparable.test(text) ? `ichido_${hash.slice(0, 20)}` : ''
     names.set(text, name)
   }
   return name
@@ -72,8 +81,9 @@ export class Statements {
 
   async #query(text: string, values: unknown[]): Promise<QueryResult> {
     try {
-      const safe = values.map(storable)
-      return await this.client.query(this.#named ? { name: nameOf(text), text, values: safe } : { text, values: safe })
+      const query = { text, values: values.map(storable) }
+      const name = this.#named ? nameOf(text) : ''
+      return await this.client.query(name === '' ? query : { ...query, name })
     } catch (error) {
       throw translate(error)
     }

@@ -106,7 +106,7 @@ export class PostgresMaintenance implements Maintenance {
     const { fresh, lost } = await this.#write(async work => {
       await work.sql.run(q.forgetProcesses, leaseMs, work.now)
       const rows = await work.sql.all<{ incarnation: string }>(q.markLost, leaseMs, work.now)
-      const all = await work.sql.all<{ incarnation: string }>(q.selectLostProcesses)
+      const all = await work.sql.all<{ incarnation: string }>(q.selectLostProcesses, leaseMs, work.now)
       return { fresh: new Set(rows.map(row => row.incarnation)), lost: all }
     })
     const reaped: Reaped[] = []
@@ -139,7 +139,10 @@ export class PostgresMaintenance implements Maintenance {
   #alone<T>(what: string, otherwise: T, work: (work: TransactionWork) => Promise<T>): Promise<T> {
     return this.#write(async own => {
       const lock = await own.sql.get<{ mine: boolean }>(q.tryMaintenanceLock, what)
-      return lock?.mine ? work(own) : otherwise
+      if (!lock?.mine) return otherwise
+      // Statistics are oldest right after a burst; a purge that has nothing to do must not read all that is remembered.
+      await own.sql.run('set local enable_seqscan = off')
+      return work(own)
     })
   }
 }

@@ -38,10 +38,14 @@ export const purgeAttempts = `delete from ichido.attempt where id = any (array(s
 export const registerProcess = `insert into ichido.process (incarnation, host, pid, consumers, build, started_at, beat_at) values ($1, $2, $3, $4, $5, ${now(6)}, ${now(6)})`
 export const beat = `update ichido.process set beat_at = ${now(2)} where incarnation = $1 and lost_at is null`
 export const leaveProcess = `update ichido.process set left_at = ${now(2)} where incarnation = $1`
-export const forgetProcesses = `delete from ichido.process where coalesce(lost_at, left_at) < ${now(2)} - 10 * $1::float8 * interval '1 millisecond'`
+/** One that still owns something stays: nobody else would give its deliveries back. */
+export const forgetProcesses = `delete from ichido.process p where coalesce(lost_at, left_at) < ${now(2)} - 10 * $1::float8 * interval '1 millisecond'
+  and not exists (select 1 from ichido.delivery d where d.state = 'ready' and d.owner = p.incarnation)`
 export const markLost = `update ichido.process set lost_at = ${now(2)} where incarnation = any (array(select incarnation from ichido.process
   where lost_at is null and left_at is null and beat_at < ${now(2)} - $1::float8 * interval '1 millisecond' for update skip locked)) returning incarnation`
-export const selectLostProcesses = `select incarnation from ichido.process where lost_at is not null`
+/** Also those that left and, since their last commit failed, gave back less than they owned. */
+export const selectLostProcesses = `select incarnation from ichido.process where lost_at is not null
+  or left_at < ${now(2)} - $1::float8 * interval '1 millisecond'`
 /** A row that is locked is being settled by an owner who lives, or whose timeouts will end him: the row lock is a lease of its own. */
 export const selectOwned = `select id::float8, consumer, topic, message_id, solo, deaths, attempts, cycle, ichido.ms(claimed_at) as claimed_at from ichido.delivery
   where state = 'ready' and owner = $1 order by id for update skip locked`

@@ -1,5 +1,5 @@
 import type { Awaitable } from '../../contracts/deliveries.ts'
-import { IchidoError } from '../../contracts/errors.ts'
+import { IchidoError, isIchidoError } from '../../contracts/errors.ts'
 import { defaults } from '../../contracts/limits.ts'
 import type { Session } from '../../contracts/store.ts'
 import { PostgresCases } from './cases.ts'
@@ -87,6 +87,8 @@ class TransactionAttempt {
       return value
     } catch (error) {
       await this.#rollback()
+      // The loss of the connection is heard too; but once COMMIT is on its way only this says that nobody knows how it ended.
+      if (isIchidoError(error, 'COMMIT_UNKNOWN')) throw error
       throw this.#doomed ? this.#doomed.reason : (storeFault(error) ?? error)
     }
   }
