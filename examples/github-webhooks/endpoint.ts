@@ -62,3 +62,5 @@ process.once('SIGTERM', async () => {
   await ichido.stop()
   journal.end(() => process.exit(0))
 })
+// Whoever started this process is gone: nothing must outlive the example.
+process.once('disconnect', () => process.exit(1))

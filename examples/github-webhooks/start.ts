@@ -88,8 +88,13 @@ function withFaults(deliveries: ReturnType<typeof createDeliveries>) {
 
 try {
   process.exitCode = (await main()) ? 0 : 1
+} catch (error) {
+  console.error(error)
+  process.exitCode = 1
 } finally {
   dependency.closeAllConnections()
   dependency.close()
   rmSync(folder, { recursive: true, force: true })
 }
+// Children that were left by an error end with this process.
+process.exit()

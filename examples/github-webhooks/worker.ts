@@ -8,3 +8,5 @@ process.once('SIGTERM', async () => {
   process.exit(0)
 })
 process.send?.('ready')
+// Whoever started this process is gone: nothing must outlive the example.
+process.once('disconnect', () => process.exit(1))

@@ -313,10 +313,12 @@ function readSubscriptions(connection: Connection): Subscription[] {
 }
 
 function connect(path: string): Connection {
-  const database = new DatabaseSync(path, { timeout: 10, enableForeignKeyConstraints: false })
+  const database = new DatabaseSync(path, { timeout: 5_000, enableForeignKeyConstraints: false })
   database.exec(
     'pragma journal_mode = wal; pragma synchronous = full; pragma temp_store = memory; pragma cache_size = -16000',
   )
+  // From here on nobody waits inside SQLite: that would block the loop. The writer asks again by itself.
+  database.exec('pragma busy_timeout = 0')
   return new Connection(database)
 }
 

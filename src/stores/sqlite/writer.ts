@@ -48,6 +48,11 @@ export class Guard {
   }
 }
 
+/** How long another process's commit makes this one polite, how long it may hold the lock in all before it lets go, and for how long. */
+const SHARED_MS = 1_000
+const HOLD_MS = 8
+const GAP_MS = 3
+
 /**
  * All writers of this process take turns: a second connection that waited for the lock of the first would block the very loop that frees
  * it. Other processes are waited for without blocking.
@@ -57,6 +62,10 @@ export class Writer {
   readonly #clock: Clock
   readonly #busyMs: number
   #tail: Promise<unknown> = Promise.resolve()
+  #version: number | undefined
+  #beganAt = 0
+  #heldMs = 0
+  #sharedUntil = 0
 
   constructor(connection: Connection, clock: Clock, busyMs: number) {
     this.#connection = connection
@@ -104,7 +113,10 @@ export class Writer {
 
   #turn<T>(work: () => Promise<T>): Promise<T> {
     const turn = this.#tail.then(work)
-    this.#tail = turn.catch(() => {})
+    this.#tail = turn.then(
+      () => this.#giveWay(),
+      () => this.#giveWay(),
+    )
     return turn
   }
 
@@ -113,13 +125,34 @@ export class Writer {
     for (;;) {
       try {
         this.#connection.run('begin immediate')
+        this.#lookAround()
         return
       } catch (error) {
         if (!isBusy(error)) throw translate(error)
         if (this.#clock.monotonic() > until) throw translate(error)
-        await this.#clock.sleep(1 + 4 * this.#clock.random())
+        await this.#clock.sleep(1 + this.#clock.random())
       }
     }
+  }
+
+  /** Remembers whether another process has written since our last transaction. */
+  #lookAround(): void {
+    this.#beganAt = this.#clock.monotonic()
+    const version = this.#connection.get<{ data_version: number }>('pragma data_version')?.data_version
+    if (version !== this.#version && this.#version !== undefined) this.#sharedUntil = this.#beganAt + SHARED_MS
+    this.#version = version
+  }
+
+  /**
+   * SQLite has no queue for its write lock: those who wait ask again every millisecond or two, and a process that begins again at once would
+   * starve them. While others write too, it lets go of the lock for a moment after every few milliseconds.
+   */
+  async #giveWay(): Promise<void> {
+    const now = this.#clock.monotonic()
+    this.#heldMs += now - this.#beganAt
+    if (now > this.#sharedUntil || this.#heldMs < HOLD_MS) return
+    this.#heldMs = 0
+    await this.#clock.sleep(GAP_MS)
   }
 
   #rollback(): void {
