@@ -1,43 +1,18 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Store } from '../../src/contracts/store.ts'
-import { postgres } from '../../src/stores/postgres/store.ts'
-import { type StoreFixture, storeSuite } from '../../src/testing/index.ts'
+import { storeSuite } from '../../src/testing/index.ts'
+import { createPostgresFixture } from './fixture-postgres.ts'
 import { createDatabase, type TestDatabase } from './postgres-database.ts'
 
 const server = process.env.ICHIDO_TEST_POSTGRES
 let database: TestDatabase
-
-/** One database for all tests, emptied before each: creating one takes longer than a test. */
-async function create(): Promise<StoreFixture> {
-  await database.clear()
-  const pool = database.pool()
-  return {
-    store: () => postgres(pool) as unknown as Store<never, never>,
-    placeholder: n => `$${n}`,
-    table: name => `ichido.${name}`,
-    async foreign(work) {
-      const client = await pool.connect()
-      try {
-        await client.query('begin')
-        const query = (sql: string, ...params: readonly unknown[]) => client.query(sql, [...params])
-        const result = await work(client as never, query)
-        await client.query('commit')
-        return result
-      } catch (error) {
-        await client.query('rollback')
-        throw error
-      } finally {
-        client.release()
-      }
-    },
-    close: () => pool.end(),
-  }
-}
 
 describe.skipIf(server === undefined)('on a real server', () => {
   beforeAll(async () => {
     database = await createDatabase(server as string)
   })
   afterAll(() => database?.drop())
-  storeSuite({ name: 'PostgreSQL', shared: true, create }, { describe, it, expect })
+  storeSuite(
+    { name: 'PostgreSQL', shared: true, create: () => createPostgresFixture(database) },
+    { describe, it, expect },
+  )
 })

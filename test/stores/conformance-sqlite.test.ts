@@ -1,35 +1,5 @@
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { DatabaseSync, type SQLInputValue } from 'node:sqlite'
 import { describe, expect, it } from 'vitest'
-import type { Store } from '../../src/contracts/store.ts'
-import { sqlite } from '../../src/stores/sqlite/store.ts'
-import { type StoreFixture, storeSuite } from '../../src/testing/index.ts'
+import { storeSuite } from '../../src/testing/index.ts'
+import { createSqliteFixture } from './fixture-sqlite.ts'
 
-/** A file of its own for each test; the user's driver is a second connection to it. */
-async function create(): Promise<StoreFixture> {
-  const folder = mkdtempSync(join(tmpdir(), 'ichido-conformance-'))
-  const path = join(folder, 'app.db')
-  return {
-    store: () => sqlite(path) as unknown as Store<never, never>,
-    placeholder: () => '?',
-    table: name => `ichido_${name}`,
-    async foreign(work) {
-      const database = new DatabaseSync(path, { timeout: 1_000 })
-      try {
-        database.exec('begin immediate')
-        const query = async (sql: string, ...params: readonly unknown[]) =>
-          database.prepare(sql).all(...(params as SQLInputValue[]))
-        const result = await work(database as never, query)
-        database.exec('commit')
-        return result
-      } finally {
-        database.close()
-      }
-    },
-    close: async () => rmSync(folder, { recursive: true, force: true }),
-  }
-}
-
-storeSuite({ name: 'SQLite', shared: true, create }, { describe, it, expect })
+storeSuite({ name: 'SQLite', shared: true, create: createSqliteFixture }, { describe, it, expect })

@@ -28,10 +28,10 @@ export const bumpRepeats = `update ichido.delivery set repeats = repeats + 1 whe
 
 export const nextEpoch = `select nextval('ichido.epoch')::float8 as epoch`
 export const promoteRetries = `update ichido.delivery set state = 'ready' where id = any (array(select id from ichido.delivery
-  where consumer = $1 and state in ('delayed', 'retry') and state = 'retry' and due_at <= ${now(2)} order by due_at, id limit 500 for update skip locked))`
-/** Materialised: as the inner side of a join the places would be taken anew for each row, in the order of the other side. */
+  where consumer = $1 and state in ('delayed', 'retry') and state = 'retry' and due_at <= ${now(2)} order by due_at limit 500 for update skip locked))`
+/** What is due at the same time enters the order as it was sent. Materialised: as the inner side of a join the places would be taken anew for each row, in the order of the other side. */
 export const promoteDelayed = `with due as materialized (select id from ichido.delivery where consumer = $1 and state in ('delayed', 'retry')
-    and state = 'delayed' and due_at <= ${now(2)} order by due_at, id limit 500 for update skip locked),
+    and state = 'delayed' and due_at <= ${now(2)} order by due_at, pos limit 500 for update skip locked),
   n as materialized (select id, nextval('ichido.delivery_pos') as pos from due)
   update ichido.delivery d set state = 'ready', pos = n.pos from n where d.id = n.id`
 export const selectNextDue = `select greatest(0, ichido.ms(due_at) - ichido.ms(${now(2)})) as in_ms from ichido.delivery

@@ -1,5 +1,5 @@
 import type { Tests } from '../test-framework.ts'
-import { BROKEN, idsOf, keyed, message, type Scene } from './scene.ts'
+import { BROKEN, idsOf, keyed, message, numbered, type Scene } from './scene.ts'
 
 export const timers: Tests<Scene> = {
   async 'a delayed message enters the order at its end, when it is due'(scene) {
@@ -37,6 +37,13 @@ export const timers: Tests<Scene> = {
     )
     await scene.clock.advance(5_000)
     scene.expect(await scene.drain()).toEqual(['a', 'b', 'c'])
+  },
+  async 'what is due at the same time enters the order as it was sent'(scene) {
+    await scene.subscribe('billing')
+    const together = numbered('m', 30, { key: 'k', delayMs: 5_000 })
+    await scene.send(...together)
+    await scene.clock.advance(5_000)
+    scene.expect(await scene.drain()).toEqual(together.map(({ id }) => id))
   },
   async 'a retry keeps its place, counts, and tells what was planned'(scene) {
     await scene.subscribe('billing')

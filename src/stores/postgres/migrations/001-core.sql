@@ -37,7 +37,7 @@ create table ichido.delivery (
   repeats int not null default 0, replaces text collate "C"
 ) with (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_analyze_scale_factor = 0.05);
 create index delivery_ready on ichido.delivery (consumer, pos) where state = 'ready';
-create index delivery_timer on ichido.delivery (consumer, due_at, id) where state in ('delayed', 'retry');
+create index delivery_timer on ichido.delivery (consumer, due_at, pos) where state in ('delayed', 'retry');
 create index delivery_key on ichido.delivery (consumer, key, pos) where key is not null and state not in ('delayed', 'passed');
 create index delivery_behind on ichido.delivery (consumer, key, pos) where state = 'behind';
 create index delivery_waiting on ichido.delivery (consumer, state, pos) where state in ('suspect', 'version', 'dead', 'passed');
