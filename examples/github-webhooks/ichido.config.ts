@@ -12,7 +12,7 @@ export const mirror = defineConsumer({
   messages: [webhook],
   order: 'none',
   onDead: 'pass',
-  retry: { baseMs: 50, capMs: 400, maxAttempts: 20 },
+  retry: { baseMs: 50, capMs: 2_000, maxAttempts: 20 },
   handle({ message, tx }) {
     const { action, repository, subject } = message.data
     if (!subject || !repository) return undefined
@@ -37,7 +37,7 @@ export const repositoryLog = defineConsumer({
   store,
   name: 'repository-log',
   messages: [webhook],
-  retry: { baseMs: 50, capMs: 400, maxAttempts: 20 },
+  retry: { baseMs: 50, capMs: 2_000, maxAttempts: 20 },
   async prepare({ message, signal }) {
     if (message.data.event !== 'release' || !licences) return null
     const answer = await fetch(licences, { signal })

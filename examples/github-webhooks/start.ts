@@ -33,6 +33,13 @@ const dependency = createServer((_, response) => {
   response.writeHead(licenceService.isDown ? 503 : 200).end('MIT')
 })
 
+function failForAWhile(): void {
+  licenceService.isDown = true
+  setTimeout(() => {
+    licenceService.isDown = false
+  }, 3_000)
+}
+
 async function main(): Promise<boolean> {
   await new Promise<void>(resolve => dependency.listen(0, '127.0.0.1', resolve))
   const { port } = dependency.address() as { port: number }
@@ -56,10 +63,9 @@ async function main(): Promise<boolean> {
   const progress = new Progress(requests.length)
   const answers = await deliverAll(`http://127.0.0.1:${endpoint.port}/webhooks`, requests, done => {
     progress.show(done)
-    licenceService.isDown = done > requests.length * 0.3 && done < requests.length * 0.4
+    if (done === Math.floor(requests.length * 0.3)) failForAWhile()
     worker.killAt(done / requests.length)
   })
-  licenceService.isDown = false
   progress.end()
   const idleAfterMs = await worker.untilIdle(files.database)
   await endpoint.stop()
