@@ -20,6 +20,8 @@ export async function createDatabase(server: string): Promise<TestDatabase> {
   const pool = (options: pg.PoolConfig = {}) => {
     const made = new pg.Pool({ connectionString: url.href, max: 10, ...options })
     made.on('error', () => {})
+    // A connection that is closing when its database is dropped hears of it, and has nobody else to tell.
+    made.on('connect', client => client.on('error', () => {}))
     pools.push(made)
     return made
   }
