@@ -30,6 +30,47 @@ const repository = readFiles(
     .filter(path => path !== '' && existsSync(`${root}/${path}`)),
 )
 
+/** Where the dialects differ in more than words. */
+const ownQueries = {
+  sqlite: {
+    reason:
+      'One writer at a time: a statement per row costs a microsecond, and numbers come from a row instead of sequences.',
+    names: [
+      'finishDelivery',
+      'hasKept',
+      'insertKept',
+      'markBehind',
+      'selectDue',
+      'selectKeptHash',
+      'selectPurgeable',
+      'selectWindow',
+      'takeDelivery',
+      'takeNumbers',
+    ],
+  },
+  postgres: {
+    reason:
+      'Many writers and a round trip per statement: one statement for many rows, locks on rows and keys, a bell for sleepers.',
+    names: [
+      'acceptMessages',
+      'adoptKept',
+      'claimWindow',
+      'countOlderTransactions',
+      'delayDelivery',
+      'finishDeliveries',
+      'foldCounters',
+      'lockDeliveries',
+      'lockDeliveryRow',
+      'lockIdentity',
+      'lockKeys',
+      'nextDeliveryId',
+      'ringBell',
+      'selectOpenCaseCode',
+      'tryMaintenanceLock',
+    ],
+  },
+}
+
 describe('imports', () => {
   test('follow the table of folders', () => {
     expect(checkImportTable(repository)).toEqual([])
@@ -172,7 +213,7 @@ describe('promises to users', () => {
   const exports = manifest.exports
   const at = (path: string) => repository.get(path) ?? ''
 
-  test.runIf(repository.has('src/index.ts'))('the exports map equals the sources', () => {
+  test('the exports map equals the sources', () => {
     expect(checkExports(exports, repository)).toEqual([])
   })
 
@@ -197,14 +238,14 @@ describe('promises to users', () => {
     expect(checkBuilt({ '.': map['.'] }, ['dist/index.js'])).toEqual(['./dist/index.d.ts was not built'])
   })
 
-  test.runIf(repository.has('docs/errors.md'))('every error code is documented', async () => {
+  test('every error code is documented', async () => {
     const { errorCodes } = await import('../src/contracts/errors.ts')
     const names = Object.keys(errorCodes)
     expect(checkDocumented(names, 'docs/errors.md', at('docs/errors.md'))).toEqual([])
     expect(checkNotInvented(names, 'docs/errors.md', at('docs/errors.md'))).toEqual([])
   })
 
-  test.runIf(repository.has('docs/events.md'))('every event is documented', async () => {
+  test('every event is documented', async () => {
     const { eventNames } = await import('../src/contracts/events.ts')
     expect(checkDocumented(eventNames, 'docs/events.md', at('docs/events.md'))).toEqual([])
     expect(checkNotInvented(eventNames, 'docs/events.md', at('docs/events.md'))).toEqual([])
@@ -216,12 +257,8 @@ describe('promises to users', () => {
     expect(checkNotInvented(['ONE', 'THREE'], 'page', page)).toEqual(['page: `two` does not exist'])
   })
 
-  const dialects = ['sqlite', 'postgres', 'mysql'].filter(dialect =>
-    [...repository.keys()].some(path => path.startsWith(`src/stores/${dialect}/queries`)),
-  )
-
   test('all SQL dialects name the same queries', () => {
-    expect(checkDialects(repository, dialects)).toEqual([])
+    expect(checkDialects(repository, ['sqlite', 'postgres'], ownQueries)).toEqual([])
   })
 
   test('a query that one dialect lacks is found', () => {
@@ -231,8 +268,8 @@ describe('promises to users', () => {
       'src/stores/postgres/queries.ts': `export const claims = { take: '' }; const drop = ''; export const purge = ''`,
     })
     expect(checkDialects(uneven, ['sqlite', 'postgres'])).toEqual([
-      'postgres lacks the query queries.ts#claims.drop',
-      'postgres lacks the query queries-books.ts#sum',
+      'postgres lacks the query claims.drop',
+      'postgres lacks the query sum',
     ])
   })
 })

@@ -41,22 +41,38 @@ export function checkBuilt(exports: Readonly<Record<string, Target>>, built: rea
   return targets.filter(target => !built.includes(target.replace('./', ''))).map(target => `${target} was not built`)
 }
 
-/** SQL dialects name the same queries in the same files: what one has and another lacks. */
-export function checkDialects(all: Files, dialects: readonly string[]): string[] {
-  const queries = dialects.map(dialect => [dialect, queryNames(all, dialect)] as const)
-  const every = new Set(queries.flatMap(([, names]) => [...names]))
-  return queries.flatMap(([dialect, names]) =>
-    [...every].filter(name => !names.has(name)).map(name => `${dialect} lacks the query ${name}`),
-  )
+/** Queries that only one dialect has, and why the other does without them. */
+export interface Deviation {
+  readonly reason: string
+  readonly names: readonly string[]
 }
 
-/** `queries-claim.ts#take` for each exported name, and `queries.ts#claims.take` for each key of an exported object. */
+/** SQL dialects name the same queries: what one has and another lacks, unless it is declared. A stale declaration is a fault too. */
+export function checkDialects(
+  all: Files,
+  dialects: readonly string[],
+  declared: Readonly<Record<string, Deviation>> = {},
+): string[] {
+  const queries = dialects.map(dialect => [dialect, queryNames(all, dialect)] as const)
+  const every = new Set(queries.flatMap(([, names]) => [...names]))
+  const own = new Set(Object.values(declared).flatMap(({ names }) => names))
+  const lacking = queries.flatMap(([dialect, names]) =>
+    [...every].filter(name => !names.has(name)).map(name => ({ name, fault: `${dialect} lacks the query ${name}` })),
+  )
+  const stale = [...own].filter(name => !lacking.some(fault => fault.name === name))
+  return [
+    ...lacking.filter(({ name }) => !own.has(name)).map(({ fault }) => fault),
+    ...stale.map(name => `${name} is declared for one dialect only, and is not`),
+  ]
+}
+
+/** `take` for each exported name, and `claims.take` for each key of an exported object, whatever file it is in. */
 function queryNames(all: Files, dialect: string): Set<string> {
   const folder = `src/stores/${dialect}/`
   const names = new Set<string>()
   for (const [path, text] of sources(all)) {
     if (!path.startsWith(folder) || !/^queries[^/]*(\/.*)?\.ts$/.test(path.slice(folder.length))) continue
-    for (const name of exportedNames(parse(path, text).program)) names.add(`${path.slice(folder.length)}#${name}`)
+    for (const name of exportedNames(parse(path, text).program)) names.add(name)
   }
   return names
 }

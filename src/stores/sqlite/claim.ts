@@ -5,11 +5,11 @@ import {
   markBehind,
   nextEpoch,
   promoteDelayed,
-  promoteRetry,
+  promoteRetries,
   selectDue,
   selectFirstOfKey,
   selectNextDue,
-  selectSuspect,
+  selectSuspects,
   selectWindow,
   takeDelivery,
   takeSuspect,
@@ -48,7 +48,7 @@ function promoteDue(work: TransactionWork, consumer: string): void {
   if (due.length === 0) return
   let { pos } = takeFrom(work, due.length, 0)
   for (const row of due) {
-    if (row.state === 'retry') work.connection.run(promoteRetry, row.id)
+    if (row.state === 'retry') work.connection.run(promoteRetries, row.id)
     else work.connection.run(promoteDelayed, pos++, row.id)
   }
 }
@@ -104,7 +104,7 @@ function cut(rows: readonly DeliveryRow[], request: ClaimRequest): DeliveryRow[]
 export function claimOneSuspect(work: TransactionWork, request: ClaimRequest): Claim {
   const { connection, now } = work
   if (!connection.get(isAlive, request.owner)) return { deliveries: [], epoch: 0, nextDueInMs: null }
-  for (const row of connection.all<DeliveryRow>(selectSuspect, request.consumer)) {
+  for (const row of connection.all<DeliveryRow>(selectSuspects, request.consumer)) {
     if (row.key !== null) {
       const first = connection.get<{ id: number }>(selectFirstOfKey, request.consumer, row.key, 1)
       if (first && first.id !== row.id) continue

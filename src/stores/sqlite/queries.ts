@@ -35,7 +35,7 @@ export const selectDue = `select id, state from ichido_delivery indexed by ichid
   where consumer = ? and state in ('delayed', 'retry') and due_at <= ? order by due_at, id limit 500`
 export const selectNextDue = `select due_at from ichido_delivery indexed by ichido_delivery_timer
   where consumer = ? and state in ('delayed', 'retry') order by due_at limit 1`
-export const promoteRetry = `update ichido_delivery set state = 'ready' where id = ?`
+export const promoteRetries = `update ichido_delivery set state = 'ready' where id = ?`
 export const promoteDelayed = `update ichido_delivery set state = 'ready', pos = ? where id = ?`
 export const selectWindow = `select ${columns} from ichido_delivery indexed by ichido_delivery_ready
   where consumer = ? and state = 'ready' and pos >= ? and owner is null order by pos limit ?`
@@ -47,7 +47,7 @@ export const releaseFollowers = `update ichido_delivery set state = 'ready', hel
   select id from ichido_delivery indexed by ichido_delivery_key
   where consumer = ? and key = ? and key is not null and state not in ('delayed', 'passed') and state = 'behind' order by pos limit 1000)`
 
-export const selectSuspect = `select ${columns} from ichido_delivery indexed by ichido_delivery_waiting
+export const selectSuspects = `select ${columns} from ichido_delivery indexed by ichido_delivery_waiting
   where consumer = ? and state = 'suspect' and state not in ('ready', 'delayed', 'retry') order by pos limit 50`
 export const takeSuspect = `update ichido_delivery set state = 'ready', solo = 1, attempts = attempts + 1, owner = ?, epoch = ?, claimed_at = ? where id = ?`
 export const hasSuspects = `select 1 as waits from ichido_delivery indexed by ichido_delivery_waiting

@@ -1,27 +1,35 @@
 import { strict as assert } from 'node:assert'
-import { defineConsumer, defineIchido, defineMessage } from 'ichido'
+import { defineConsumer, defineIchido, defineMessage, start } from 'ichido'
 import { sqlite } from 'ichido/sqlite'
 import { z } from 'zod'
+
+const store = sqlite('app.db')
 
 const orderPlaced = defineMessage({
   type: 'order.placed',
   schema: z.object({ orderId: z.string(), cents: z.number().int() }),
+  key: order => order.orderId,
 })
 
 const handled = Promise.withResolvers<string>()
 
 const billing = defineConsumer({
+  store,
   name: 'billing',
   messages: [orderPlaced],
-  async handle({ message }) {
+  async prepare({ message }) {
+    return message.data.cents * 2
+  },
+  async handle({ message, prepared, tx }) {
+    const doubled: number = prepared
     const cents: number = message.data.cents
-    handled.resolve(`${message.type} ${message.data.orderId} ${cents}`)
+    const row = tx.get<{ one: number }>('select 1 as one')
+    handled.resolve(`${message.type} ${message.data.orderId} ${cents} ${doubled} ${row?.one}`)
   },
 })
 
-const ichido = defineIchido({ store: sqlite(':memory:'), messages: [orderPlaced], consumers: [billing] })
-await ichido.start()
+await using ichido = await start(defineIchido({ store, consumers: [billing] }))
 await ichido.send(orderPlaced, { orderId: '7', cents: 990 })
-assert.equal(await handled.promise, 'order.placed 7 990')
-await ichido.stop()
+assert.equal(await handled.promise, 'order.placed 7 990 1980 1')
+await ichido.idle()
 console.log('the program sent a message and handled it')
