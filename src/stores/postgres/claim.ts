@@ -17,6 +17,7 @@ const PROMOTE_EVERY_MS = 100
 const FORGET_AFTER_MS = 250
 const MOST_SKIPPED = 64
 const LARGEST_WINDOW = 1_600
+const KEYED_FOR_MS = 1_000
 
 /** What a process remembers between claims of one consumer. Only hints: it is forgotten every quarter of a second, and nothing depends on it. */
 interface Memory {
@@ -25,8 +26,9 @@ interface Memory {
   rememberedAt: number
   promotedAt: number
   nextDueAt: number | null
-  /** Claims of one process take turns: colliding ones would find each other's holes and come back with nothing. */
+  /** Claims of one process take turns while they meet keys: colliding ones would find each other's holes and come back with nothing. */
   turn: Promise<unknown>
+  keyedAt: number
 }
 
 export class Claims {
@@ -43,6 +45,8 @@ export class Claims {
     now: Date | null,
   ): Promise<Claim> {
     const memory = this.#memoryOf(request.consumer)
+    const isKeyed = this.#clock.monotonic() - memory.keyedAt < KEYED_FOR_MS
+    if (!isKeyed) return withConnection(sql => this.#claim(sql, request, memory, now))
     const turn = memory.turn.then(() => withConnection(sql => this.#claim(sql, request, memory, now)))
     memory.turn = turn.catch(() => {})
     return turn
@@ -67,6 +71,7 @@ export class Claims {
         promotedAt: Number.NEGATIVE_INFINITY,
         nextDueAt: null,
         turn: Promise.resolve(),
+        keyedAt: Number.NEGATIVE_INFINITY,
       }
       this.#memories.set(consumer, memory)
     }
@@ -112,6 +117,7 @@ export class Claims {
       const [head, ...taken] = rows as [ClaimRow, ...ClaimRow[]]
       if (head.busy) memory.skip = [...new Set([...memory.skip, ...head.busy])].slice(-MOST_SKIPPED)
       const first = taken[0]
+      if (head.busy || taken.some(row => row.key !== null)) memory.keyedAt = this.#clock.monotonic()
       if (first) {
         memory.from = first.pos
         const deliveries = taken.map(row => toDelivery(row, row.attempts, row.claimed_at, false))

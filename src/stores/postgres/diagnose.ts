@@ -23,52 +23,22 @@ const select = `select current_setting('server_version') as version, current_set
 
 const LONG_TRANSACTION_SECONDS = 60
 
-export async function diagnose(
-  sql: Statements,
-  localNow: () => number,
-  threadedHeartbeat: boolean,
-): Promise<Finding[]> {
-  const before = localNow()
+export interface Surroundings {
+  readonly localNow: () => number
+  readonly threadedHeartbeat: boolean
+  /** Most connections of the pool, when it says so. */
+  readonly poolSize: number | null
+  /** Batches at once, and one connection each for LISTEN and maintenance. */
+  readonly wantedConnections: number
+}
+
+export async function diagnose(sql: Statements, around: Surroundings): Promise<Finding[]> {
+  const before = around.localNow()
   const facts = (await sql.get<Facts>(select)) as Facts
-  const offsetMs = Math.round(facts.now - (before + localNow()) / 2)
+  const offsetMs = Math.round(facts.now - (before + around.localNow()) / 2)
   return [
     { name: 'PostgreSQL', value: facts.version, level: 'ok', note: null },
-    judge(
-      'fsync',
-      facts.fsync,
-      facts.fsync === 'on',
-      'critical',
-      'Confirmed sends can be lost when the server crashes: turn it on.',
-    ),
-    judge(
-      'full_page_writes',
-      facts.full_page_writes,
-      facts.full_page_writes === 'on',
-      'critical',
-      'Pages can be torn by a crash: turn it on.',
-    ),
-    judge(
-      'synchronous_commit',
-      facts.synchronous_commit,
-      facts.synchronous_commit !== 'off',
-      'critical',
-      'A confirmed COMMIT can be lost: set it to on.',
-    ),
-    judge(
-      'role',
-      facts.in_recovery ? 'standby' : 'primary',
-      !facts.in_recovery,
-      'critical',
-      'ichido needs the primary server.',
-    ),
-    judge('read only', facts.read_only, facts.read_only === 'off', 'critical', 'Nothing can be recorded.'),
-    judge(
-      'asynchronous replicas',
-      String(facts.asynchronous_replicas),
-      facts.asynchronous_replicas === 0,
-      'warning',
-      'A failover to one can lose confirmed commits.',
-    ),
+    ...durability(facts),
     longest(facts),
     judge(
       'clock offset',
@@ -78,11 +48,46 @@ export async function diagnose(
       'Leases and due times follow the server; mend the clock of this machine.',
     ),
     judge(
+      'pool size',
+      String(around.poolSize ?? 'unknown'),
+      around.poolSize === null || around.poolSize >= around.wantedConnections,
+      'warning',
+      `Batches wait for connections: give the pool \`max: ${around.wantedConnections}\` or more.`,
+    ),
+    judge(
       'heartbeat',
-      threadedHeartbeat ? 'own thread' : 'main thread',
-      threadedHeartbeat,
+      around.threadedHeartbeat ? 'own thread' : 'main thread',
+      around.threadedHeartbeat,
       'warning',
       'The pool’s options hold functions: a handler that blocks the loop for a lease looks dead.',
+    ),
+  ]
+}
+
+/** What a confirmed COMMIT rests on. */
+function durability(facts: Facts): Finding[] {
+  const { fsync, full_page_writes: fullPages, synchronous_commit: commits, read_only: readOnly } = facts
+  const role = facts.in_recovery ? 'standby' : 'primary'
+  const replicas = facts.asynchronous_replicas
+  const crash = 'Confirmed sends can be lost when the server crashes: turn it on.'
+  return [
+    judge('fsync', fsync, fsync === 'on', 'critical', crash),
+    judge('full_page_writes', fullPages, fullPages === 'on', 'critical', 'Pages can be torn by a crash: turn it on.'),
+    judge(
+      'synchronous_commit',
+      commits,
+      commits !== 'off',
+      'critical',
+      'A confirmed COMMIT can be lost: set it to on.',
+    ),
+    judge('role', role, !facts.in_recovery, 'critical', 'ichido needs the primary server.'),
+    judge('read only', readOnly, readOnly === 'off', 'critical', 'Nothing can be recorded.'),
+    judge(
+      'asynchronous replicas',
+      String(replicas),
+      replicas === 0,
+      'warning',
+      'A failover to one can lose confirmed commits.',
     ),
   ]
 }

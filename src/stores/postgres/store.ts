@@ -69,7 +69,12 @@ export class PostgresStore implements Store<PostgresTx, PostgresTx | PgClient> {
       () => this.now(),
       () =>
         this.#open().connections.use(sql =>
-          diagnose(sql, () => this.#open().host.clock.now(), clonableOptions(this.#pool) !== null),
+          diagnose(sql, {
+            localNow: () => this.#open().host.clock.now(),
+            threadedHeartbeat: clonableOptions(this.#pool) !== null,
+            poolSize: (this.#pool.options as { max?: number } | undefined)?.max ?? null,
+            wantedConnections: this.facts.concurrency + 2,
+          }),
         ),
     )
     this.maintenance = new PostgresMaintenance(work => this.#write(work))

@@ -13,19 +13,20 @@ create table ichido.subscription (
   primary key (topic, consumer)
 );
 
--- One row for each delivery that was ever accepted; it decides, and stays until the retention is over. Large and cold; the free space lets
--- its end be a HOT update.
+-- One row for each delivery that was ever accepted; it decides, and stays until the retention is over. Large and cold. Half of each page is
+-- free, since neighbours end together: then all of them end by HOT updates (at fillfactor 70 every second one is written into the indexes too).
 create table ichido.identity (
   consumer text collate "C" not null, topic text collate "C" not null, message_id text collate "C" not null,
   hash bytea not null, state text collate "C" not null, accepted_at timestamptz not null, finished_at timestamptz,
   attempts int not null default 0, token bigint, delivery_id bigint not null, heir text collate "C",
   primary key (consumer, topic, message_id)
-) with (fillfactor = 70);
+) with (fillfactor = 50);
 -- For the purge, which reads on to `finished_at`: an index on that column would end the HOT updates (PostgreSQL 15: BRIN too).
 create index identity_accepted on ichido.identity (consumer, accepted_at);
 
--- One row for each unfinished delivery: small and hot. Lease columns are in no index, so that a claim is a HOT update. It is a queue table:
--- dead rows are swept when they are few, or the planner and the scans meet them.
+-- One row for each unfinished delivery: small and hot. Lease columns are in no index and half of each page is free, so that a claim is a HOT
+-- update (at fillfactor 60: two of three). It is a queue table: dead rows are swept when they are few, by number rather than by share and
+-- without pauses, or the planner and the scans meet them.
 create table ichido.delivery (
   id bigint primary key,
   consumer text collate "C" not null, topic text collate "C" not null, message_id text collate "C" not null,
@@ -35,7 +36,8 @@ create table ichido.delivery (
   owner text collate "C", epoch bigint not null default 0, claimed_at timestamptz, attempts int not null default 0, deaths int not null default 0,
   lost int not null default 0, solo boolean not null default false, held boolean not null default false, cycle int not null default 0,
   repeats int not null default 0, replaces text collate "C"
-) with (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_analyze_scale_factor = 0.05);
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_analyze_scale_factor = 0.05,
+  autovacuum_vacuum_cost_delay = 0);
 create index delivery_ready on ichido.delivery (consumer, pos) where state = 'ready';
 create index delivery_timer on ichido.delivery (consumer, due_at, pos) where state in ('delayed', 'retry');
 create index delivery_key on ichido.delivery (consumer, key, pos) where key is not null and state not in ('delayed', 'passed');

@@ -62,13 +62,14 @@ declare
   v_ids bigint[];
   v_keys text[];
   v_last bigint;
+  v_bytes bigint;
   v_parked bigint := 0;
   v_busy text[];
   v_epoch bigint;
 begin
   if exists (select from ichido.process where incarnation = a_owner and lost_at is null and left_at is null) then
-    select array_agg(w.id), array_agg(distinct w.key) filter (where w.key is not null), max(w.pos) into v_ids, v_keys, v_last from (
-      select d.id, d.key, d.pos from ichido.delivery d
+    select array_agg(w.id), array_agg(distinct w.key) filter (where w.key is not null), max(w.pos), sum(w.bytes) into v_ids, v_keys, v_last, v_bytes from (
+      select d.id, d.key, d.pos, octet_length(d.body) as bytes from ichido.delivery d
       where d.consumer = a_consumer and d.state = 'ready' and d.pos >= a_from and d.owner is null and (d.key is null or d.key <> all(a_skip))
       order by d.pos limit a_window for update skip locked) w;
   end if;
@@ -86,13 +87,15 @@ begin
     null::text, null::float8, null::text, null::bytea, null::float8, null::float8, null::int, null::int, null::int, null::boolean, null::text,
     null::float8, null::float8;
   if v_ids is null then return; end if;
+  if v_bytes > a_bytes or cardinality(v_ids) > a_max then
+    select array_agg(x.id) into v_ids from (
+      select c.id, sum(octet_length(c.body)) over (order by c.pos) as total, row_number() over (order by c.pos) as nth
+      from ichido.delivery c where c.id = any(v_ids)) x where x.nth = 1 or (x.nth <= a_max and x.total <= a_bytes);
+  end if;
   v_epoch := nextval('ichido.epoch');
   return query with u as (
     update ichido.delivery d set attempts = d.attempts + 1, owner = a_owner, epoch = v_epoch, claimed_at = v_now
-    where d.id = any(array(select x.id from (
-      select c.id, sum(octet_length(c.body)) over (order by c.pos) as total, row_number() over (order by c.pos) as nth
-      from ichido.delivery c where c.id = any(v_ids)) x where x.nth = 1 or (x.nth <= a_max and x.total <= a_bytes)))
-    returning d.*)
+    where d.id = any(v_ids) returning d.*)
   select null::int, null::float8, null::int, null::text[], u.id::float8, u.consumer, u.topic, u.message_id, u.type, u.version, u.key,
     u.pos::float8, u.headers, u.body, ichido.ms(u.sent_at), ichido.ms(u.due_at), u.attempts, u.deaths, u.cycle, u.held, u.replaces,
     ichido.ms(v_now), v_epoch::float8 from u order by u.pos;
