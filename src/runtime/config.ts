@@ -5,7 +5,9 @@ import type { Log } from '../contracts/log.ts'
 import type { CertaintyLabel, StoredError } from '../contracts/outcome.ts'
 import type { AnyMessageDefinition } from '../contracts/schema.ts'
 import type { SqlTx, Store } from '../contracts/store.ts'
+import type { Transport } from '../contracts/transport.ts'
 import type { RetryPolicy } from '../outcomes/backoff.ts'
+import { routeOf } from './receiving.ts'
 
 /** What the error tracker hears: every dead letter, whether by exhaustion, by a permanent error or by killing its process. */
 export interface ErrorReport {
@@ -24,6 +26,10 @@ export interface IchidoOptions<Tx extends SqlTx, Joined> {
   readonly consumers?: readonly Consumer[]
   /** Messages that are only sent here; those of the consumers need no mention. The command line sends by these names. */
   readonly messages?: readonly AnyMessageDefinition[]
+  /** Brokers by name. */
+  readonly transports?: Readonly<Record<string, Transport>>
+  /** Which topics come from which transport: a topic, or its beginning and a `*`. Topics without a route use the store's own queue. */
+  readonly routes?: Readonly<Record<string, string>>
   /** Names the running build on dead letters. */
   readonly build?: string
   /** How old a process's beat may be before it is taken for dead. Default 30 s. */
@@ -75,6 +81,8 @@ const knownOptions = [
   'store',
   'consumers',
   'messages',
+  'transports',
+  'routes',
   'build',
   'leaseMs',
   'beatMs',
@@ -93,6 +101,12 @@ function checkOptions(options: AnyOptions): string[] {
     .map(name => `unknown option ${JSON.stringify(name)}${suggestion(name, knownOptions)}`)
   if (typeof options.store?.transaction !== 'function')
     faults.push('store is missing: use sqlite(…), postgres(…) or memory()')
+  for (const [pattern, name] of Object.entries(options.routes ?? {})) {
+    if (!options.transports?.[name])
+      faults.push(
+        `the route ${JSON.stringify(pattern)} names the transport ${JSON.stringify(name)}, which is not there`,
+      )
+  }
   const positive = ['leaseMs', 'beatMs', 'retentionMs', 'keptMs', 'maxDeaths', 'shutdownMs', 'pollMs'] as const
   for (const name of positive) {
     const value = options[name]
@@ -132,6 +146,12 @@ function checkConsumer(consumer: Consumer, options: AnyOptions): string[] {
     complain(
       `concurrency ${concurrency} does nothing on ${consumer.store.name}, which has one writer; do slow work in prepare`,
     )
+  }
+  for (const topic of new Set((messages ?? []).map(message => message.topic))) {
+    const transport = options.transports?.[routeOf(options.routes ?? {}, topic) ?? '']
+    if (transport?.facts.order === 'none' && consumer.order === 'by-key') {
+      complain(`${transport.name} has no order by key for ${topic}: set order to 'none'`)
+    }
   }
   faults.push(...checkRetry(consumer.retry).map(fault => `consumer ${JSON.stringify(name)}: ${fault}`))
   return faults

@@ -9,6 +9,7 @@ import type { IchidoConfig } from './config.ts'
 import type { Gate } from './gate.ts'
 import { Lanes } from './lanes.ts'
 import { createLog } from './log.ts'
+import { Receiving, routeOf } from './receiving.ts'
 
 /** One subscription for each topic of a consumer. The fingerprint covers what may only change through `migrate`. */
 export function subscriptionsOf(consumer: Consumer): Subscription[] {
@@ -41,7 +42,13 @@ interface Workshop {
   readonly onStep: RunningConsumer['onStep']
 }
 
-export function createLanes(shop: Workshop): Lanes[] {
+interface Work {
+  readonly lanes: Lanes[]
+  readonly receiving: Receiving[]
+}
+
+/** For each consumer its lanes on the store's queue, and what it receives of routed topics. */
+export function createWork(shop: Workshop): Work {
   const { config, clock } = shop
   const {
     build,
@@ -51,7 +58,9 @@ export function createLanes(shop: Workshop): Lanes[] {
       () => clock.now(),
     ),
   } = config.options
-  return shop.consumers.map(consumer => {
+  const lanes: Lanes[] = []
+  const receiving: Receiving[] = []
+  for (const consumer of shop.consumers) {
     const definitions = new Map<string, AnyMessageDefinition>(consumer.messages.map(message => [message.type, message]))
     const running: RunningConsumer = {
       consumer,
@@ -72,11 +81,19 @@ export function createLanes(shop: Workshop): Lanes[] {
       emit: shop.emit,
       onStep: shop.onStep,
     }
-    return new Lanes(running, shop.gate, {
+    const settings = {
       concurrency: consumer.concurrency ?? consumer.store.facts.concurrency,
       batch: consumer.batch ?? defaults.batch,
       pollMs,
       owner: shop.owner,
-    })
-  })
+    }
+    lanes.push(new Lanes(running, shop.gate, settings))
+    const { transports = {}, routes = {} } = config.options
+    for (const topic of new Set(consumer.messages.map(message => message.topic))) {
+      const route = routeOf(routes, topic)
+      const transport = route === null ? undefined : transports[route]
+      if (transport) receiving.push(new Receiving(running, transport, topic, shop.gate))
+    }
+  }
+  return { lanes, receiving }
 }

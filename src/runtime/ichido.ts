@@ -5,7 +5,7 @@ import type { Awaitable } from '../contracts/deliveries.ts'
 import { IchidoError } from '../contracts/errors.ts'
 import type { EventName, Events } from '../contracts/events.ts'
 import { defaults } from '../contracts/limits.ts'
-import type { Acceptance, SendOptions } from '../contracts/message.ts'
+import type { Acceptance, OutgoingMessage, SendOptions } from '../contracts/message.ts'
 import type { AnyMessageDefinition, InputOf, SendInTransaction } from '../contracts/schema.ts'
 import type { StepHook } from '../contracts/steps.ts'
 import type { Heartbeat, Reaped, SqlTx, Store } from '../contracts/store.ts'
@@ -13,11 +13,12 @@ import { encodeMessage } from '../send/encode.ts'
 import { Sender } from '../send/sender.ts'
 import { createUuidFactory } from '../send/uuid.ts'
 import type { ErrorReport, IchidoConfig } from './config.ts'
-import { createLanes, knownVersions, subscriptionsOf } from './consumers.ts'
+import { createWork, knownVersions, subscriptionsOf } from './consumers.ts'
 import { Emitter } from './emitter.ts'
 import { Gate } from './gate.ts'
 import type { Lanes } from './lanes.ts'
 import { MaintenanceLoop } from './maintenance.ts'
+import { type Receiving, routeOf } from './receiving.ts'
 
 export interface Surroundings {
   readonly clock: Clock
@@ -50,6 +51,7 @@ export class Ichido<Tx extends SqlTx = SqlTx, Joined = unknown> implements Async
   readonly #sender: Sender
   #incarnation: string
   #lanes: readonly Lanes[] = []
+  #receiving: readonly Receiving[] = []
   #maintenance: MaintenanceLoop | null = null
   #heartbeat: Heartbeat | null = null
   #unlisten: (() => void) | null = null
@@ -101,8 +103,7 @@ export class Ichido<Tx extends SqlTx = SqlTx, Joined = unknown> implements Async
     options: SendOptions & { readonly tx?: Joined | Tx } = {},
   ): Promise<SendResult> {
     this.#assertOpen()
-    const encoded = encodeMessage(definition, input, options, this.#newId)
-    const message = encoded instanceof Promise ? await encoded : encoded
+    const message = await this.#encode(definition, input, options)
     const acceptance =
       options.tx === undefined
         ? await this.#sender.send(message, options.id === undefined)
@@ -121,8 +122,7 @@ export class Ichido<Tx extends SqlTx = SqlTx, Joined = unknown> implements Async
       let open = true
       const send: SendInTransaction = async (definition, input, options) => {
         if (!open) throw new IchidoError('TX_CLOSED', `${definition.type} was sent after the transaction had ended.`)
-        const encoded = encodeMessage(definition, input, options ?? {}, this.#newId)
-        const message = encoded instanceof Promise ? await encoded : encoded
+        const message = await this.#encode(definition, input, options ?? {})
         const [acceptance] = await session.deliveries.accept([message])
         return { id: (acceptance as Acceptance).id }
       }
@@ -174,7 +174,7 @@ export class Ichido<Tx extends SqlTx = SqlTx, Joined = unknown> implements Async
       this.#giveUp.abort(new IchidoError('CLOSED', 'The shutdown deadline is over.')),
     )
     this.#unlisten?.()
-    await Promise.all(this.#lanes.map(lanes => lanes.stop()))
+    await Promise.all([...this.#lanes, ...this.#receiving].map(part => part.stop()))
     await this.#maintenance?.stop()
     await this.#sender.settled()
     deadline.cancel()
@@ -183,6 +183,15 @@ export class Ichido<Tx extends SqlTx = SqlTx, Joined = unknown> implements Async
     await this.store.close()
     this.#closed = true
     this.#emitter.emit('stopped', { incarnation: this.#incarnation, released })
+  }
+
+  #encode(definition: AnyMessageDefinition, input: unknown, options: SendOptions): Awaitable<OutgoingMessage> {
+    const route = routeOf(this.#config.options.routes ?? {}, definition.topic)
+    if (route !== null) {
+      const hint = 'Publish it on the transport itself: the outbox that sends in a transaction is not there yet.'
+      throw new IchidoError('INVALID_CONFIG', `The topic ${definition.topic} is routed to ${route}.`, { hint })
+    }
+    return encodeMessage(definition, input, options, this.#newId)
   }
 
   /** Gives back what is still claimed. When the store cannot be reached, the lease runs out by itself. */
@@ -214,7 +223,7 @@ export class Ichido<Tx extends SqlTx = SqlTx, Joined = unknown> implements Async
     })
     await this.#maintenance.adopt()
     await this.#signOn()
-    this.#lanes = createLanes({
+    const work = createWork({
       config: this.#config,
       consumers,
       clock: this.#surroundings.clock,
@@ -222,13 +231,15 @@ export class Ichido<Tx extends SqlTx = SqlTx, Joined = unknown> implements Async
       signal: this.#giveUp.signal,
       owner: () => this.#incarnation,
       emit: (name, event) => this.#emitter.emit(name, event),
-      encode: (definition, input, options) => encodeMessage(definition, input, options, this.#newId),
+      encode: (definition, input, options) => this.#encode(definition, input, options),
       onStep: this.#surroundings.onStep,
     })
+    this.#lanes = work.lanes
+    this.#receiving = work.receiving
     this.#unlisten = store.onWork(name => {
       for (const lanes of this.#lanes) if (name === null || lanes.consumer === name) lanes.wake()
     })
-    for (const lanes of this.#lanes) lanes.start()
+    for (const part of [...this.#lanes, ...this.#receiving]) part.start()
     this.#maintenance.start()
   }
 
