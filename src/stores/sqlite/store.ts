@@ -152,7 +152,7 @@ export class SqliteStore implements Store<SqliteTx, SqliteTx | DatabaseSync> {
     const { writer, host } = this.#open()
     const woken = new Set<string>()
     const result = await writer.transaction(async (connection, guard) => {
-      const own = createWork(connection, host.clock.now(), host.build)
+      const own = createWork(connection, host.clock.now(), host.build, () => guard.over)
       const deliveries = new SqliteDeliveries(own)
       const cases = new SqliteCases(own)
       const session: Session<SqliteTx> = {
@@ -160,7 +160,7 @@ export class SqliteStore implements Store<SqliteTx, SqliteTx | DatabaseSync> {
         cases,
         lease: scope =>
           guard.open(new TransactionLease(connection, scope, reason => guard.doom(reason), own.transitions)),
-        savepoint: inner => savepoint(own, inner),
+        savepoint: inner => savepoint(own, inner, () => guard.over),
         onDoomed: listener => guard.listen(listener),
       }
       const value = await work(session)
@@ -287,7 +287,11 @@ export class SqliteStore implements Store<SqliteTx, SqliteTx | DatabaseSync> {
   }
 }
 
-async function savepoint<T>({ connection, transitions }: TransactionWork, inner: () => Awaitable<T>): Promise<T> {
+async function savepoint<T>(
+  { connection, transitions }: TransactionWork,
+  inner: () => Awaitable<T>,
+  isOver: () => boolean,
+): Promise<T> {
   const mark = transitions.mark()
   connection.run('savepoint ichido_handler')
   try {
@@ -296,7 +300,8 @@ async function savepoint<T>({ connection, transitions }: TransactionWork, inner:
     return value
   } catch (error) {
     transitions.undoTo(mark)
-    if (connection.inTransaction) {
+    // The transaction that is open now may be somebody else's.
+    if (!isOver() && connection.inTransaction) {
       connection.run('rollback to ichido_handler')
       connection.run('release ichido_handler')
     }

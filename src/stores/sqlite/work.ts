@@ -1,9 +1,11 @@
+import { IchidoError } from '../../contracts/errors.ts'
 import type { Connection } from './connection.ts'
 import { Transitions } from './counting.ts'
 import { releaseFollowers, takeNumbers } from './queries.ts'
 
 /** What the roles of one transaction share. */
 export interface TransactionWork {
+  /** Throws TX_CLOSED once the transaction is over: whoever still holds the session must not write into the next one. */
   readonly connection: Connection
   readonly transitions: Transitions
   /** Consumers for whom this transaction made something claimable; they are woken after the commit. */
@@ -12,8 +14,23 @@ export interface TransactionWork {
   readonly build: string | null
 }
 
-export function createWork(connection: Connection, now: number, build: string | null): TransactionWork {
-  return { connection, transitions: new Transitions(), woken: new Set(), now, build }
+/** `isOver`: the transaction has ended, although somebody may still hold its session. */
+export function createWork(
+  connection: Connection,
+  now: number,
+  build: string | null,
+  isOver: () => boolean = () => false,
+): TransactionWork {
+  return {
+    get connection() {
+      if (isOver()) throw new IchidoError('TX_CLOSED', 'The session was used after its transaction had ended.')
+      return connection
+    },
+    transitions: new Transitions(),
+    woken: new Set(),
+    now,
+    build,
+  }
 }
 
 /** The first of `places` new places in the order, and the first of `deliveries` new delivery numbers. */

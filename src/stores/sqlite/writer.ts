@@ -13,7 +13,9 @@ export class Guard {
   readonly #connection: Connection
   #lease: TransactionLease | null = null
   #listener: ((reason: unknown) => void) | null = null
+  #reject: ((reason: unknown) => void) | null = null
   #immediate: NodeJS.Immediate | null
+  #closed = false
   doomed: { readonly reason: unknown } | null = null
 
   constructor(connection: Connection) {
@@ -29,6 +31,18 @@ export class Guard {
     return lease
   }
 
+  /**
+   * Settles with the work, or rejects as soon as it is doomed: work that waits for something that itself waits for its turn, such as a send
+   * of its own, would otherwise stop all writers for good.
+   */
+  watch<T>(working: Awaitable<T>): Awaitable<T> {
+    if (typeof (working as PromiseLike<T> | null)?.then !== 'function') return working
+    return new Promise<T>((resolve, reject) => {
+      this.#reject = reject
+      ;(working as PromiseLike<T>).then(resolve, reject)
+    })
+  }
+
   listen(listener: (reason: unknown) => void): void {
     this.#listener = listener
     if (this.doomed) listener(this.doomed.reason)
@@ -40,9 +54,17 @@ export class Guard {
     this.#lease?.close()
     if (this.#connection.inTransaction) this.#connection.run('rollback')
     this.#listener?.(reason)
+    // Work that can hear of it unwinds first; then the next writer has its turn.
+    setImmediate(() => this.#reject?.(reason))
+  }
+
+  /** True when the transaction has ended, however it did. */
+  get over(): boolean {
+    return this.#closed || this.doomed !== null
   }
 
   close(): void {
+    this.#closed = true
     if (this.#immediate) clearImmediate(this.#immediate)
     this.#immediate = null
   }
@@ -94,7 +116,7 @@ export class Writer {
       await this.#begin()
       const guard = new Guard(this.#connection)
       try {
-        const value = await work(this.#connection, guard)
+        const value = await guard.watch(work(this.#connection, guard))
         if (guard.doomed) throw guard.doomed.reason
         this.#connection.run('commit')
         return value
