@@ -61,3 +61,25 @@ test('a transaction that was given up sends nothing later', async () => {
   await scene.finish()
   expect(await scene.effects()).toEqual([])
 })
+
+test('a send with a tx that is over, or of another store, is refused', async () => {
+  await using scene = await createScene({ handle: ({ message, tx }) => write(tx, message.data.n) })
+  await using other = await createScene({ handle() {} })
+  const left = await scene.ichido.transaction(({ tx }) => tx)
+  const codeOf = (work: Promise<unknown>) =>
+    work.then(
+      () => 'sent',
+      error => error.code,
+    )
+  await scene.ichido.transaction(async () => {
+    expect(await codeOf(scene.ichido.send(order, { n: 1 }, { tx: left }))).toBe('TX_CLOSED')
+  })
+  await scene.ichido.transaction(({ tx }) =>
+    other.ichido.transaction(async () => {
+      expect(await codeOf(other.ichido.send(order, { n: 2 }, { tx }))).toBe('TX_FOREIGN')
+    }),
+  )
+  expect(await codeOf(scene.ichido.send(order, { n: 3 }, { tx: {} as never }))).toBe('TX_FOREIGN')
+  await scene.finish()
+  expect(await scene.effects()).toEqual([])
+})

@@ -178,6 +178,7 @@ export class SqliteStore implements Store<SqliteTx, SqliteTx | DatabaseSync> {
     if (!(tx instanceof DatabaseSync) && !(tx instanceof TransactionLease)) {
       throw new IchidoError('TX_FOREIGN', 'tx is neither a DatabaseSync nor the tx of a handler of this store.')
     }
+    if (tx instanceof TransactionLease) tx.assertOpenOn(writing)
     if (!connection.inTransaction) throw new IchidoError('TX_FOREIGN', 'tx has no open transaction: begin one first.')
     const own = createWork(connection, host.clock.now(), host.build)
     const deliveries = new SqliteDeliveries(own)

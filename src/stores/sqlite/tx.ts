@@ -126,6 +126,12 @@ export class TransactionLease implements TxLease<SqliteTx>, SqliteTx {
     }
   }
 
+  /** Refuses what would end up in another transaction than the caller thinks: the `tx` of another store, or one that is over. */
+  assertOpenOn(connection: Connection): void {
+    if (this.#connection !== connection) throw new IchidoError('TX_FOREIGN', 'tx belongs to another store.')
+    this.#check('')
+  }
+
   close(): IchidoError | null {
     if (this.#closed) return null
     this.#closed = true
