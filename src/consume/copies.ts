@@ -53,6 +53,8 @@ export async function runCopies(
       return false
   }
   const work = await Promise.all(pieces.map(piece => readPiece(running, piece.copy, piece.identified)))
+  // What failed now failed because of the shutdown: nothing is charged, nothing acked.
+  if (running.signal.aborted) return false
   return settlePieces(running, origin, work)
 }
 
@@ -134,6 +136,8 @@ async function attempt(
   for (let failures = 1; ; failures++) {
     const watch = new Watch(running.clock, running.timeoutMs)
     const state: { current: Piece | null } = { current: null }
+    const giveUp = () => watch.doom(new IchidoError('CLOSED', 'ichido was stopped before the handler returned.'))
+    running.signal.addEventListener('abort', giveUp)
     try {
       const verdicts = await running.store.transaction(
         session => handleRun(running, origin, pieces, session, watch, state),
@@ -144,6 +148,7 @@ async function attempt(
       for (const [index, piece] of pieces.entries()) announce(running, origin, piece, verdicts[index] as Verdict)
       return null
     } catch (error) {
+      if (running.signal.aborted) return 'given up'
       // After an unclear COMMIT the copies are admitted again: the insert waits for the old transaction, and a conflict means committed.
       if (isStoreDown(error) || isIchidoError(error, 'COMMIT_UNKNOWN')) {
         await waitForStore(running, error, failures)
@@ -155,6 +160,7 @@ async function attempt(
       culprit.custody = failureEntry(running, error, watch.elapsedMs(), 'rolled back')
       return culprit
     } finally {
+      running.signal.removeEventListener('abort', giveUp)
       watch.close()
     }
   }

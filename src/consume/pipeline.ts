@@ -51,6 +51,8 @@ export async function runClaim(
   const works = receive(running, claim)
   await parseAll(running, works)
   await prepareAll(running, works)
+  // Given up at shutdown: nobody is charged for it, and signing off gives back what is still claimed.
+  if (running.signal.aborted) return { next: null, failures: 0, aborts: 0, cutAt: null }
   const next = await handleAll(running, works, claim.epoch, pace, chain)
   return { next, failures: pace.failures, aborts: pace.aborts, cutAt: pace.cutAt }
 }
@@ -113,7 +115,7 @@ async function handleAll(
     try {
       recorded = await record(running, rest, epoch, pace.isolate, chain)
     } catch (error) {
-      rest = await recover(running, rest, epoch, pace, error)
+      rest = running.signal.aborted ? [] : await recover(running, rest, epoch, pace, error)
       continue
     }
     announce(running, recorded.settled)
