@@ -72,6 +72,7 @@ export class Guard {
 
 /** How long another process's commit makes this one polite, how long it may hold the lock in all before it lets go, and for how long. */
 const SHARED_MS = 1_000
+const FOREIGN_MS = 200
 const HOLD_MS = 8
 const GAP_MS = 3
 
@@ -88,6 +89,7 @@ export class Writer {
   #beganAt = 0
   #heldMs = 0
   #sharedUntil = 0
+  #foreignAt = Number.NEGATIVE_INFINITY
 
   constructor(connection: Connection, clock: Clock, busyMs: number) {
     this.#connection = connection
@@ -161,7 +163,11 @@ export class Writer {
   #lookAround(): void {
     this.#beganAt = this.#clock.monotonic()
     const version = this.#connection.get<{ data_version: number }>('pragma data_version')?.data_version
-    if (version !== this.#version && this.#version !== undefined) this.#sharedUntil = this.#beganAt + SHARED_MS
+    if (version !== this.#version && this.#version !== undefined) {
+      // One commit now and then is somebody's heartbeat, perhaps our own thread's; two in a moment are a writer.
+      if (this.#beganAt - this.#foreignAt < FOREIGN_MS) this.#sharedUntil = this.#beganAt + SHARED_MS
+      this.#foreignAt = this.#beganAt
+    }
     this.#version = version
   }
 
