@@ -4,6 +4,7 @@ import type { SqlTx, TxLease } from '../../contracts/store.ts'
 import { sortableVersion } from '../../contracts/version.ts'
 import type { Connection, SqlValue } from './connection.ts'
 import { Transitions } from './counting.ts'
+import { isBusy, storeFault } from './errors.ts'
 import { advanceGuard } from './queries.ts'
 
 /** What a handler may use of the transaction. `run`, `get` and `all` answer at once; awaiting them is allowed and does no harm. */
@@ -98,7 +99,12 @@ export class TransactionLease implements TxLease<SqliteTx>, SqliteTx {
 
   advance(entity: string, version: number | string, tieBreaker = ''): boolean {
     this.#check('')
-    return this.#connection.run(advanceGuard, this.#scope, entity, sortableVersion(version), tieBreaker) === 1
+    const sortable = sortableVersion(version)
+    try {
+      return this.#connection.run(advanceGuard, this.#scope, entity, sortable, tieBreaker) === 1
+    } catch (error) {
+      throw this.#remember(error)
+    }
   }
 
   async savepoint<T>(work: () => Awaitable<T>): Promise<T> {
@@ -156,7 +162,9 @@ export class TransactionLease implements TxLease<SqliteTx>, SqliteTx {
 
   #remember(error: unknown): unknown {
     this.#failed = error
-    if (!this.#connection.inTransaction) this.#onEnded(error)
+    // A full disk is nobody's fault: the whole transaction waits for the store, and no message is charged.
+    const fault = isBusy(error) ? undefined : storeFault(error)
+    if (fault || !this.#connection.inTransaction) this.#onEnded(fault ?? error)
     return error
   }
 }
