@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { Worker } from 'node:worker_threads'
+import type { Timer } from '../../contracts/clock.ts'
 import { IchidoError } from '../../contracts/errors.ts'
 import type { Heartbeat, StoreHost } from '../../contracts/store.ts'
 
@@ -16,25 +17,32 @@ export function startHeartbeatThread(
   beatMs: number,
   onLost: () => void,
 ): Heartbeat {
-  const worker = new Worker(thread, { workerData: { path, incarnation, beatMs } })
-  worker.unref()
   let stopped = false
-  worker.on('message', (message: { kind: string; message?: string }) => {
-    if (stopped) return
-    if (message.kind === 'lost') onLost()
-    else host.onTrouble('heartbeat', new IchidoError('STORE_UNAVAILABLE', `A beat was missed: ${message.message}.`))
-  })
-  worker.on('error', error => {
-    if (!stopped)
-      host.onTrouble(
-        'heartbeat',
-        new IchidoError('STORE_ERROR', `The heartbeat thread failed: ${error}.`, { cause: error }),
-      )
-  })
+  let worker: Worker
+  let again: Timer | null = null
+  const launch = () => {
+    worker = new Worker(thread, { workerData: { path, incarnation, beatMs } })
+    worker.unref()
+    worker.on('message', (message: { kind: string; message?: string }) => {
+      if (stopped) return
+      if (message.kind === 'lost') onLost()
+      else host.onTrouble('heartbeat', new IchidoError('STORE_UNAVAILABLE', `A beat was missed: ${message.message}.`))
+    })
+    // A process without beats is taken for dead and would never hear of it: the thread is started again until it runs.
+    worker.on('error', error => {
+      if (stopped) return
+      const text = `The heartbeat thread failed: ${error}.`
+      host.onTrouble('heartbeat', new IchidoError('STORE_ERROR', text, { cause: error }))
+      again = host.clock.after(beatMs, launch, true)
+    })
+  }
+  launch()
   return {
     async stop() {
       if (stopped) return
       stopped = true
+      again?.cancel()
+      if (worker.threadId < 0) return
       worker.ref()
       const ended = once(worker, 'exit')
       worker.postMessage('stop')
