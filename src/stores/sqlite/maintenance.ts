@@ -1,4 +1,5 @@
 import type { DeliveryName } from '../../contracts/cases.ts'
+import type { Clock } from '../../contracts/clock.ts'
 import type { OutgoingMessage } from '../../contracts/message.ts'
 import type { Maintenance, Reaped } from '../../contracts/store.ts'
 import { deliver } from './accept.ts'
@@ -37,11 +38,18 @@ interface OwnedRow {
   readonly claimed_at: number | null
 }
 
+/** A wall clock that moves this much against the monotonic one has jumped. */
+const JUMP_MS = 1_000
+
 export class SqliteMaintenance implements Maintenance {
   readonly #write: Write
+  readonly #clock: () => Clock
+  #drift: number | null = null
+  #distrustUntil = 0
 
-  constructor(write: Write) {
+  constructor(write: Write, clock: () => Clock) {
     this.#write = write
+    this.#clock = clock
   }
 
   /** One writer at a time keeps one row per consumer: there is nothing to fold. */
@@ -86,11 +94,13 @@ export class SqliteMaintenance implements Maintenance {
    * old watermark has ended before this one could begin.
    */
   async purge(consumer: string, retentionMs: number, limit: number): Promise<number> {
+    // One cut for both: what ends between them is younger than the watermark.
+    const endedBefore = this.#clock().now() - retentionMs
     const count = await this.#write(work => {
       const rows = work.connection.all<{ topic: string; at: number; n: number }>(
         q.selectPurgeable,
         consumer,
-        work.now - retentionMs,
+        endedBefore,
         limit,
       )
       for (const { topic, at } of rows) work.connection.run(q.raiseWatermark, consumer, topic, at)
@@ -98,14 +108,15 @@ export class SqliteMaintenance implements Maintenance {
     })
     if (count === 0) return 0
     return this.#write(work => {
-      const deleted = work.connection.run(q.purgeIdentities, consumer, work.now - retentionMs, limit)
-      work.connection.run(q.purgeAttempts, consumer, work.now - retentionMs, limit)
+      const deleted = work.connection.run(q.purgeIdentities, consumer, endedBefore, limit)
+      work.connection.run(q.purgeAttempts, consumer, endedBefore, limit)
       work.transitions.add(consumer, 'purged', deleted)
       return deleted
     })
   }
 
-  reap(leaseMs: number, maxDeaths: number): Promise<readonly Reaped[]> {
+  async reap(leaseMs: number, maxDeaths: number): Promise<readonly Reaped[]> {
+    if (this.#hasJumped(leaseMs)) return []
     return this.#write(work => {
       work.connection.run(q.forgetProcesses, work.now - 10 * leaseMs)
       const lost = work.connection.all<{ incarnation: string }>(
@@ -118,6 +129,16 @@ export class SqliteMaintenance implements Maintenance {
         return reapOne(work, incarnation, maxDeaths)
       })
     })
+  }
+
+  /** Beats from before a jump tell nothing: for one lease, in which everybody alive beats again, nobody is taken for dead. */
+  #hasJumped(leaseMs: number): boolean {
+    const clock = this.#clock()
+    const steady = clock.monotonic()
+    const drift = clock.now() - steady
+    if (this.#drift !== null && Math.abs(drift - this.#drift) > JUMP_MS) this.#distrustUntil = steady + leaseMs
+    this.#drift = drift
+    return steady < this.#distrustUntil
   }
 
   releaseVersions(consumer: string, known: Readonly<Record<string, number>>): Promise<number> {

@@ -71,7 +71,10 @@ export class SqliteStore implements Store<SqliteTx, SqliteTx | DatabaseSync> {
       () => this.#clock.now(),
       async () => diagnose(this.#path, this.#open().reading),
     )
-    this.maintenance = new SqliteMaintenance(work => this.#write(work))
+    this.maintenance = new SqliteMaintenance(
+      work => this.#write(work),
+      () => this.#clock,
+    )
   }
 
   async open(host: StoreHost): Promise<void> {
