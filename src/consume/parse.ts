@@ -15,7 +15,8 @@ export type Parsed =
 
 const ignored: Parsed = { kind: 'ignored' }
 const newer: Parsed = { kind: 'newer' }
-const utf8 = new TextDecoder('utf-8', { fatal: true })
+// `ignoreBOM` means that a byte order mark is not swallowed: JSON does not begin with one.
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
 /** Decodes, upcasts and validates. Never throws; answers at once unless the schema is asynchronous. */
 export function parse(
