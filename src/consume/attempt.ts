@@ -1,4 +1,5 @@
 import type { Clock, Timer } from '../contracts/clock.ts'
+import type { Awaitable } from '../contracts/deliveries.ts'
 import { IchidoError } from '../contracts/errors.ts'
 import type { Log } from '../contracts/log.ts'
 import type { Message, OutgoingMessage } from '../contracts/message.ts'
@@ -17,6 +18,7 @@ class Input implements HandleInput<never, unknown, SqlTx> {
   readonly #sends: OutgoingMessage[]
   #abort: AbortController | null = null
   #closed = false
+  #handedOut = false
 
   constructor(
     running: RunningConsumer,
@@ -35,7 +37,12 @@ class Input implements HandleInput<never, unknown, SqlTx> {
   }
 
   get tx(): SqlTx {
-    return this.#lease.tx
+    const { tx } = this.#lease
+    if (!this.#handedOut) {
+      this.#handedOut = true
+      undoSendsWith(tx, this.#sends)
+    }
+    return tx
   }
 
   get send(): SendInTransaction {
@@ -68,6 +75,20 @@ class Input implements HandleInput<never, unknown, SqlTx> {
   close(reason: unknown): void {
     this.#closed = true
     if (reason !== undefined) this.#abort?.abort(reason)
+  }
+}
+
+/** What was sent inside a savepoint that fails vanishes with what was written there: sends are buffered, and the store cannot know of them. */
+function undoSendsWith(tx: SqlTx, sends: OutgoingMessage[]): void {
+  const own = tx.savepoint
+  tx.savepoint = async <T>(work: () => Awaitable<T>): Promise<T> => {
+    const mark = sends.length
+    try {
+      return await own.call(tx, work)
+    } catch (error) {
+      sends.length = Math.min(mark, sends.length)
+      throw error
+    }
   }
 }
 
