@@ -84,7 +84,7 @@ function undoSendsWith(tx: SqlTx, sends: OutgoingMessage[]): void {
   tx.savepoint = async <T>(work: () => Awaitable<T>): Promise<T> => {
     const mark = sends.length
     try {
-      return await own.call(tx, work)
+      return (await own.call(tx, work)) as T
     } catch (error) {
       sends.length = Math.min(mark, sends.length)
       throw error
