@@ -149,6 +149,9 @@ export class TransactionLease implements TxLease<SqliteTx>, SqliteTx {
       this.#onEnded(error)
       return error
     }
+    if (this.#depth > 0) {
+      return new IchidoError('TX_STATEMENT_IN_FLIGHT', 'A savepoint of the handler had not ended when it returned.')
+    }
     if (this.#failed === undefined) return null
     const text = 'A statement of the handler failed, and the handler returned as if nothing had happened.'
     return new IchidoError('TX_STATEMENT_FAILED', text, { cause: this.#failed })
