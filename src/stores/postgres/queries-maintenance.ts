@@ -26,7 +26,7 @@ export const raiseWatermark = `insert into ichido.watermark (consumer, topic, at
     and finished_at < ${now(3)} - $2::float8 * interval '1 millisecond' and state <> 'open' order by accepted_at limit 50000) x group by topic
   on conflict (consumer, topic) do update set at = excluded.at, raised_at = excluded.raised_at where excluded.at > watermark.at`
 /** Transactions of this database that began before the watermark was raised and have not ended: they may have read the old one. */
-export const countOlderTransactions = `select count(*)::int as n from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()
+export const countOlderTransactions = `select count(*)::int as n from pg_stat_activity where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()
   and xact_start is not null and xact_start <= (select max(raised_at) from ichido.watermark where consumer = $1)`
 export const purgeIdentities = `delete from ichido.identity where ctid = any (array(select i.ctid from ichido.identity i join ichido.watermark w
   on w.consumer = i.consumer and w.topic = i.topic where i.consumer = $1 and i.state <> 'open' and i.finished_at <= w.at
