@@ -81,7 +81,7 @@ export interface Cases {
    * Refused (CONFLICT) for what can never run: reused ids, unreadable bytes.
    */
   redrive(name: DeliveryName, by: Actor): Awaitable<void>
-  /** Closed for good; its followers go on. */
+  /** Closed for good; its followers go on. A kept message whose time ran out (consumer `''`) is deleted. */
   discard(name: DeliveryName, by: Actor): Awaitable<void>
   /** The old delivery ends as `replaced` and the edited one takes its place, in this transaction, for this consumer only. */
   edit(name: DeliveryName, edited: EditedMessage, by: Actor): Awaitable<void>
@@ -104,7 +104,8 @@ export interface TraceAttempt {
 
 /** What the store knows of one delivery. */
 export interface Trace extends DeliveryName {
-  readonly state: IdentityState
+  /** `kept`: nobody consumes its topic yet; the consumer is `''` then, and `acceptedAt` is when it was sent. */
+  readonly state: IdentityState | 'kept'
   /** How it waits while it is open: a delivery state, `in progress`, or null when it ended. */
   readonly waiting: string | null
   readonly acceptedAt: number

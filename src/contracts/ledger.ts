@@ -35,6 +35,8 @@ export interface LedgerSnapshot {
   readonly unfinished: readonly { readonly consumer: string; readonly state: DeliveryState; readonly count: number }[]
   readonly openIdentities: readonly { readonly consumer: string; readonly count: number }[]
   readonly kept: number
+  /** Counted in the same snapshot when it was asked for: a count of another moment would differ while work goes on. */
+  readonly sweep?: LedgerSweep
 }
 
 /** A slow count of the finished identities; only the sweep of `ichido books --sweep` asks for it. */
@@ -53,7 +55,10 @@ export interface ConsumerStatus {
   readonly inProgress: number
   /** The later of first send and due time of the oldest delivery that waits or runs (not delayed, behind or dead). */
   readonly oldestAt: number | null
+  /** Processes that neither left nor were declared lost. */
   readonly processes: number
+  /** The newest beat of these processes. When nobody is left to declare the last one lost, this tells that it is silent. */
+  readonly beatAt: number | null
   readonly counters: Counters
 }
 

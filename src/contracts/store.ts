@@ -126,7 +126,8 @@ export interface Maintenance {
 
 export interface Reads {
   status(): Promise<StoreStatus>
-  ledger(): Promise<LedgerSnapshot>
+  /** Counters and counts of one snapshot; with `sweep` those of the finished identities too, which reads them all. */
+  ledger(sweep?: boolean): Promise<LedgerSnapshot>
   sweep(): Promise<LedgerSweep>
   trace(id: string): Promise<readonly Trace[]>
   deadLetters(query: DeadLetterQuery): Promise<DeadLetterPage>

@@ -29,6 +29,7 @@ export class PostgresCases implements Cases {
   }
 
   async discard(name: DeliveryName, by: Actor): Promise<void> {
+    if (name.consumer === '') return this.#discardKept(name, by)
     const row = await this.#findDead(name)
     const { sql, now, transitions } = this.#work
     await sql.run(q.deleteDelivery, row.id)
@@ -43,6 +44,16 @@ export class PostgresCases implements Cases {
       version: row.version,
       attempts: row.attempts,
     })
+  }
+
+  async #discardKept(name: DeliveryName, by: Actor): Promise<void> {
+    const { sql, now, transitions } = this.#work
+    if ((await sql.run(q.discardKept, name.topic, name.id)) === 0)
+      throw new IchidoError('NOT_FOUND', `No message ${name.id} of topic ${name.topic} is kept beyond its time.`)
+    await sql.run(q.closeCase, '', name.topic, name.id, 'discarded', now)
+    transitions.add('', 'kept', -1)
+    transitions.add('', 'discarded')
+    await this.#audit('discard', name, by, { before: 'kept' })
   }
 
   async edit(name: DeliveryName, edited: EditedMessage, by: Actor): Promise<void> {
@@ -109,6 +120,10 @@ export class PostgresCases implements Cases {
 
   async #findDead(name: DeliveryName): Promise<FullDeliveryRow> {
     const { sql } = this.#work
+    if (name.consumer === '')
+      throw new IchidoError('CONFLICT', `${name.id} is kept: it runs when somebody consumes ${name.topic}.`, {
+        retryable: false,
+      })
     const identity = await sql.get<IdentityRow>(q.selectIdentity, name.consumer, name.topic, name.id)
     if (!identity)
       throw new IchidoError('NOT_FOUND', `${name.consumer} has no message ${name.id} on topic ${name.topic}.`)

@@ -10,7 +10,7 @@ export const selectCounters = `select consumer, sum(sent)::float8 as sent, sum(r
   sum(repeats)::float8 as repeats, sum(retried)::float8 as retried, sum(purged)::float8 as purged from ichido.counter group by consumer`
 export const selectOldest = `select ichido.ms(min(greatest(sent_at, due_at))) as at from ichido.delivery where consumer = $1 and state in ('ready', 'retry', 'suspect', 'version')`
 export const selectConsumers = `select consumer, array_agg(topic order by topic) as topics from ichido.subscription group by consumer order by consumer`
-export const countProcesses = `select c as consumer, count(*)::int as n from ichido.process p, unnest(p.consumers) c where p.lost_at is null and p.left_at is null group by c`
+export const countProcesses = `select c as consumer, count(*)::int as n, ichido.ms(max(p.beat_at)) as beat_at from ichido.process p, unnest(p.consumers) c where p.lost_at is null and p.left_at is null group by c`
 
 /** An id alone, without an index of its own that every send would pay for: the few pairs of consumer and topic are found by steps. */
 export const traceDeliveries = `with recursive pair as (
@@ -21,6 +21,7 @@ export const traceDeliveries = `with recursive pair as (
   i.attempts as finished_attempts, d.state, d.owner, d.attempts, d.deaths, d.cycle, ichido.ms(d.due_at) as due_at
   from pair join ichido.identity i on i.consumer = pair.consumer and i.topic = pair.topic and i.message_id = $1
   left join ichido.delivery d on d.id = i.delivery_id and i.state = 'open' order by i.consumer, i.topic`
+export const traceKept = `select topic, message_id, ichido.ms(sent_at) as sent_at, ichido.ms(due_at) as due_at from ichido.kept where message_id = $1 order by topic`
 export const traceAttempts = `select cycle, attempt, ichido.ms(planned_at) as planned_at, ichido.ms(started_at) as started_at, ichido.ms(ended_at) as ended_at, outcome, code, message, build
   from ichido.attempt where message_id = $1 and consumer = $2 and topic = $3 order by ended_at, id`
 

@@ -68,6 +68,7 @@ export const selectWaitingHeir = `select id::float8, message_id, key from ichido
 export const inheritPlace = `update ichido.delivery set pos = $2, held = true, state = case when state = 'behind' then 'ready' else state end where id = $1`
 export const openCase = `insert into ichido.case (consumer, topic, message_id, cycle, class, code, message, stack, label, build, attempts, opened_at)
   values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, ${now(12)}) on conflict do nothing`
+export const discardKept = `delete from ichido.kept where topic = $1 and message_id = $2 and expired_at is not null`
 export const closeCase = `update ichido.case set closed_at = ${now(5)}, closed_as = $4 where consumer = $1 and topic = $2 and message_id = $3 and closed_at is null`
 export const selectOpenCaseCode = `select code from ichido.case where consumer = $1 and topic = $2 and message_id = $3 and closed_at is null`
 

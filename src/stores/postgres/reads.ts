@@ -29,6 +29,12 @@ interface StateCount {
   readonly n: number
 }
 
+interface ProcessCount {
+  readonly consumer: string
+  readonly n: number
+  readonly beat_at: number
+}
+
 const states: readonly DeliveryState[] = ['ready', 'delayed', 'retry', 'behind', 'version', 'suspect', 'dead', 'passed']
 
 export class PostgresReads implements Reads {
@@ -47,9 +53,7 @@ export class PostgresReads implements Reads {
     return this.#read(async sql => {
       const counts = await sql.all<StateCount>(q.countStates)
       const counters = new Map((await readCounters(sql)).map(row => [row.consumer, row]))
-      const processes = new Map(
-        (await sql.all<{ consumer: string; n: number }>(q.countProcesses)).map(row => [row.consumer, row.n]),
-      )
+      const processes = new Map((await sql.all<ProcessCount>(q.countProcesses)).map(row => [row.consumer, row]))
       const consumers: ConsumerStatus[] = []
       for (const { consumer, topics } of await sql.all<{ consumer: string; topics: string[] }>(q.selectConsumers)) {
         const own = counts.filter(row => row.consumer === consumer)
@@ -61,7 +65,8 @@ export class PostgresReads implements Reads {
           states: Object.fromEntries(states.map(state => [state, sum(state, false)])) as Record<DeliveryState, number>,
           inProgress: sum('ready', true),
           oldestAt: (await sql.get<{ at: number | null }>(q.selectOldest, consumer))?.at ?? null,
-          processes: processes.get(consumer) ?? 0,
+          processes: processes.get(consumer)?.n ?? 0,
+          beatAt: processes.get(consumer)?.beat_at ?? null,
           counters: counters.get(consumer) ?? noCounters(consumer),
         })
       }
@@ -69,7 +74,7 @@ export class PostgresReads implements Reads {
     })
   }
 
-  ledger(): Promise<LedgerSnapshot> {
+  ledger(sweep = false): Promise<LedgerSnapshot> {
     return this.#read(async sql => {
       const unfinished = new Map<string, { consumer: string; state: DeliveryState; count: number }>()
       for (const { consumer, state, n } of await sql.all<StateCount>(q.countStates)) {
@@ -84,22 +89,20 @@ export class PostgresReads implements Reads {
           count: n,
         })),
         kept: await countOf(sql, q.countKept),
+        ...(sweep && { sweep: await countIdentities(sql) }),
       }
     })
   }
 
   sweep(): Promise<LedgerSweep> {
-    return this.#read(async sql => {
-      const rows = await sql.all<{ consumer: string; state: IdentityState; n: number }>(q.countIdentities)
-      return rows.map(({ consumer, state, n }) => ({ consumer, state, count: n }))
-    })
+    return this.#read(countIdentities)
   }
 
   trace(id: string): Promise<readonly Trace[]> {
     return this.#read(async sql => {
       const traces: Trace[] = []
       for (const row of await sql.all<TraceRow>(q.traceDeliveries, id)) traces.push(await toTrace(sql, row))
-      return traces
+      return [...traces, ...(await sql.all<KeptRow>(q.traceKept, id)).map(keptTrace)]
     })
   }
 
@@ -128,6 +131,11 @@ export class PostgresReads implements Reads {
   diagnose(): Promise<readonly Finding[]> {
     return this.#diagnose()
   }
+}
+
+async function countIdentities(sql: Statements): Promise<LedgerSweep> {
+  const rows = await sql.all<{ consumer: string; state: IdentityState; n: number }>(q.countIdentities)
+  return rows.map(({ consumer, state, n }) => ({ consumer, state, count: n }))
 }
 
 async function countOf(sql: Statements, text: string): Promise<number> {
@@ -199,6 +207,18 @@ async function toTrace(sql: Statements, row: TraceRow): Promise<Trace> {
     dueAt: row.due_at,
     history,
   }
+}
+
+interface KeptRow {
+  readonly topic: string
+  readonly message_id: string
+  readonly sent_at: number
+  readonly due_at: number | null
+}
+
+function keptTrace({ topic, message_id: id, sent_at: sentAt, due_at: dueAt }: KeptRow): Trace {
+  const nothing = { finishedAt: null, attempts: 0, deaths: 0, cycle: 0, history: [] }
+  return { consumer: '', topic, id, state: 'kept', waiting: null, acceptedAt: sentAt, dueAt, ...nothing }
 }
 
 interface LetterRow {

@@ -5,6 +5,7 @@ import {
   closeCase,
   deleteDelivery,
   discardIdentity,
+  discardKept,
   insertAudit,
   insertDelivery,
   insertIdentity,
@@ -38,6 +39,10 @@ export class SqliteCases implements Cases {
   }
 
   discard(name: DeliveryName, by: Actor): void {
+    if (name.consumer === '') {
+      this.#discardKept(name, by)
+      return
+    }
     const row = this.#findDead(name)
     const { connection, now, transitions } = this.#work
     connection.run(deleteDelivery, row.id)
@@ -52,6 +57,16 @@ export class SqliteCases implements Cases {
       version: row.version,
       attempts: row.attempts,
     })
+  }
+
+  #discardKept(name: DeliveryName, by: Actor): void {
+    const { connection, now, transitions } = this.#work
+    if (connection.run(discardKept, name.topic, name.id) === 0)
+      throw new IchidoError('NOT_FOUND', `No message ${name.id} of topic ${name.topic} is kept beyond its time.`)
+    connection.run(closeCase, now, 'discarded', '', name.topic, name.id)
+    transitions.add('', 'kept', -1)
+    transitions.add('', 'discarded')
+    this.#audit('discard', name, by, { before: 'kept' })
   }
 
   edit(name: DeliveryName, edited: EditedMessage, by: Actor): void {
@@ -87,6 +102,10 @@ export class SqliteCases implements Cases {
 
   #findDead(name: DeliveryName): FullDeliveryRow {
     const { connection } = this.#work
+    if (name.consumer === '')
+      throw new IchidoError('CONFLICT', `${name.id} is kept: it runs when somebody consumes ${name.topic}.`, {
+        retryable: false,
+      })
     const identity = connection.get<IdentityRow>(selectIdentity, name.consumer, name.topic, name.id)
     if (!identity)
       throw new IchidoError('NOT_FOUND', `${name.consumer} has no message ${name.id} on topic ${name.topic}.`)

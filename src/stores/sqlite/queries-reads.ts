@@ -7,12 +7,13 @@ export const countKept = `select count(*) as n from ichido_kept`
 export const selectCounters = `select * from ichido_counter`
 export const selectOldest = `select min(max(sent_at, coalesce(due_at, 0))) as at from ichido_delivery where consumer = ? and state in ('ready', 'retry', 'suspect', 'version')`
 export const selectConsumers = `select consumer, json_group_array(topic) as topics from ichido_subscription group by consumer order by consumer`
-export const countProcesses = `select c.value as consumer, count(*) as n from ichido_process p, json_each(p.consumers) c
+export const countProcesses = `select c.value as consumer, count(*) as n, max(p.beat_at) as beat_at from ichido_process p, json_each(p.consumers) c
   where p.lost_at is null and p.left_at is null group by c.value`
 
 export const traceDeliveries = `select i.consumer, i.topic, i.message_id, i.state as ended, i.accepted_at, i.finished_at, i.attempts as finished_attempts,
   d.state, d.owner, d.attempts, d.deaths, d.cycle, d.due_at
   from ichido_identity i left join ichido_delivery d on d.id = i.delivery_id and i.state = 'open' where i.message_id = ? order by i.consumer, i.topic`
+export const traceKept = `select topic, message_id, sent_at, due_at from ichido_kept where message_id = ? order by topic`
 export const traceAttempts = `select cycle, attempt, planned_at, started_at, ended_at, outcome, code, message, build from ichido_attempt
   where message_id = ? and consumer = ? and topic = ? order by ended_at, rowid`
 

@@ -28,6 +28,7 @@ export const hasKept = `select 1 as kept from ichido_kept where topic = ? limit 
 export const selectKeptHash = `select hash from ichido_kept where topic = ? and message_id = ?`
 export const selectAdoptable = `select k.rowid as row, k.* from ichido_kept k
   where exists (select 1 from ichido_subscription s where s.topic = k.topic) order by k.pos limit ?`
+export const discardKept = `delete from ichido_kept where topic = ? and message_id = ? and expired_at is not null`
 export const deleteKept = `delete from ichido_kept where rowid = ?`
 
 export const isAlive = `select 1 as alive from ichido_process where incarnation = ? and lost_at is null and left_at is null`

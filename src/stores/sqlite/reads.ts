@@ -29,6 +29,12 @@ interface StateCount {
   readonly n: number
 }
 
+interface ProcessCount {
+  readonly consumer: string
+  readonly n: number
+  readonly beat_at: number
+}
+
 const states: readonly DeliveryState[] = ['ready', 'delayed', 'retry', 'behind', 'version', 'suspect', 'dead', 'passed']
 
 export class SqliteReads implements Reads {
@@ -46,9 +52,7 @@ export class SqliteReads implements Reads {
     return this.#read(connection => {
       const counts = connection.all<StateCount>(q.countStates)
       const counters = new Map(readCounters(connection).map(row => [row.consumer, row]))
-      const processes = new Map(
-        connection.all<{ consumer: string; n: number }>(q.countProcesses).map(row => [row.consumer, row.n]),
-      )
+      const processes = new Map(connection.all<ProcessCount>(q.countProcesses).map(row => [row.consumer, row]))
       const consumers = connection
         .all<{ consumer: string; topics: string }>(q.selectConsumers)
         .map(({ consumer, topics }): ConsumerStatus => {
@@ -61,7 +65,8 @@ export class SqliteReads implements Reads {
             states: Object.fromEntries(states.map(state => [state, sum(state, 0)])) as Record<DeliveryState, number>,
             inProgress: sum('ready', 1),
             oldestAt: connection.get<{ at: number | null }>(q.selectOldest, consumer)?.at ?? null,
-            processes: processes.get(consumer) ?? 0,
+            processes: processes.get(consumer)?.n ?? 0,
+            beatAt: processes.get(consumer)?.beat_at ?? null,
             counters: counters.get(consumer) ?? noCounters(consumer),
           }
         })
@@ -69,7 +74,7 @@ export class SqliteReads implements Reads {
     })
   }
 
-  ledger(): Promise<LedgerSnapshot> {
+  ledger(sweep = false): Promise<LedgerSnapshot> {
     return this.#read(connection => {
       const unfinished = new Map<string, { consumer: string; state: DeliveryState; count: number }>()
       for (const { consumer, state, n } of connection.all<StateCount>(q.countStates)) {
@@ -83,21 +88,20 @@ export class SqliteReads implements Reads {
           .all<{ consumer: string; n: number }>(q.countOpen)
           .map(({ consumer, n }) => ({ consumer, count: n })),
         kept: countOf(connection, q.countKept),
+        ...(sweep && { sweep: countIdentities(connection) }),
       }
     })
   }
 
   sweep(): Promise<LedgerSweep> {
-    return this.#read(connection => {
-      const rows = connection.all<{ consumer: string; state: IdentityState; n: number }>(q.countIdentities)
-      return rows.map(({ consumer, state, n }) => ({ consumer, state, count: n }))
-    })
+    return this.#read(countIdentities)
   }
 
   trace(id: string): Promise<readonly Trace[]> {
-    return this.#read(connection =>
-      connection.all<TraceRow>(q.traceDeliveries, id).map(row => toTrace(connection, row)),
-    )
+    return this.#read(connection => [
+      ...connection.all<TraceRow>(q.traceDeliveries, id).map(row => toTrace(connection, row)),
+      ...connection.all<KeptRow>(q.traceKept, id).map(keptTrace),
+    ])
   }
 
   deadLetters(query: DeadLetterQuery): Promise<DeadLetterPage> {
@@ -123,6 +127,11 @@ export class SqliteReads implements Reads {
   diagnose(): Promise<readonly Finding[]> {
     return this.#diagnose()
   }
+}
+
+function countIdentities(connection: Connection): LedgerSweep {
+  const rows = connection.all<{ consumer: string; state: IdentityState; n: number }>(q.countIdentities)
+  return rows.map(({ consumer, state, n }) => ({ consumer, state, count: n }))
 }
 
 function countOf(connection: Connection, sql: string): number {
@@ -197,6 +206,18 @@ function toTrace(connection: Connection, row: TraceRow): Trace {
     dueAt: row.due_at,
     history,
   }
+}
+
+interface KeptRow {
+  readonly topic: string
+  readonly message_id: string
+  readonly sent_at: number
+  readonly due_at: number | null
+}
+
+function keptTrace({ topic, message_id: id, sent_at: sentAt, due_at: dueAt }: KeptRow): Trace {
+  const nothing = { finishedAt: null, attempts: 0, deaths: 0, cycle: 0, history: [] }
+  return { consumer: '', topic, id, state: 'kept', waiting: null, acceptedAt: sentAt, dueAt, ...nothing }
 }
 
 interface LetterRow {

@@ -97,4 +97,22 @@ export const kept: Tests<Scene> = {
     scene.expect(await scene.drain()).toEqual(['old', 'young'])
     scene.expect(await scene.letters()).toEqual([])
   },
+  async 'what is kept for too long can be discarded, once, and is traced while it is kept'(scene) {
+    await scene.send(message('old'), message('other'))
+    const name = { consumer: '', topic: ORDERS, id: 'old' }
+    const by = { actor: 'me', reason: 'nobody wants it' }
+    const discard = () => scene.store.transaction(session => session.cases.discard(name, by))
+    scene.expect(await codeOf(discard)).toBe('NOT_FOUND')
+    scene.expect(await scene.store.reads.trace('old')).toMatchObject([{ ...name, state: 'kept', history: [] }])
+    await scene.clock.advance(10_000)
+    await scene.store.maintenance.expireKept(5_000)
+    scene
+      .expect(await codeOf(() => scene.store.transaction(session => session.cases.redrive(name, by))))
+      .toBe('CONFLICT')
+    await discard()
+    scene.expect(await codeOf(discard)).toBe('NOT_FOUND')
+    scene.expect((await scene.letters()).map(letter => letter.id)).toEqual(['other'])
+    scene.expect(await scene.store.reads.trace('old')).toEqual([])
+    scene.expect(await scene.counters('')).toMatchObject({ sent: 2, kept: 1, discarded: 1 })
+  },
 }

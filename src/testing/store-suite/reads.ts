@@ -37,6 +37,7 @@ export const subscriptions: Tests<Scene> = {
 
 export const status: Tests<Scene> = {
   async 'counts what waits by state, and what runs'(scene) {
+    const registeredAt = scene.clock.now()
     await scene.subscribe('billing')
     await scene.send(
       ...keyed('k', 'dead', 'behind'),
@@ -58,6 +59,7 @@ export const status: Tests<Scene> = {
     scene.expect(states).toMatchObject({ dead: 1, retry: 1, delayed: 1, version: 0, suspect: 0, passed: 0 })
     scene.expect(ready + behind).toBe(2)
     scene.expect([billing?.inProgress, billing?.processes, billing?.topics]).toEqual([1, 2, [ORDERS]])
+    scene.expect(billing?.beatAt).toBe(registeredAt)
   },
   async 'tells the age of the oldest that waits or runs'(scene) {
     await scene.subscribe('billing')
