@@ -38,6 +38,8 @@ export type { SqliteTx }
 export interface SqliteOptions {
   /** Longest wait for another process's write lock before STORE_BUSY. Default 30 s. */
   readonly busyMs?: number
+  /** Only looks: makes no file and changes no setting of an existing one; whatever writes throws STORE_READ_ONLY. Default false. */
+  readonly readOnly?: boolean
 }
 
 const migrations = readMigrations(new URL('./migrations/', import.meta.url))
@@ -80,10 +82,11 @@ export class SqliteStore implements Store<SqliteTx, SqliteTx | DatabaseSync> {
   async open(host: StoreHost): Promise<void> {
     if (this.#host) throw new IchidoError('INVALID_CONFIG', 'The store is open already: one start per store object.')
     checkVersion()
+    const { readOnly = false } = this.#options
     try {
-      if (this.#path !== ':memory:') mkdirSync(dirname(this.#path), { recursive: true })
-      this.#writing = connect(this.#path)
-      this.#reading = this.#path === ':memory:' ? this.#writing : connect(this.#path)
+      if (this.#path !== ':memory:' && !readOnly) mkdirSync(dirname(this.#path), { recursive: true })
+      this.#writing = connect(this.#path, readOnly)
+      this.#reading = this.#path === ':memory:' ? this.#writing : connect(this.#path, readOnly)
     } catch (error) {
       this.#writing?.close()
       this.#writing = null
@@ -321,11 +324,11 @@ function readSubscriptions(connection: Connection): Subscription[] {
     })
 }
 
-function connect(path: string): Connection {
-  const database = new DatabaseSync(path, { timeout: 5_000, enableForeignKeyConstraints: false })
-  database.exec(
-    'pragma journal_mode = wal; pragma synchronous = full; pragma temp_store = memory; pragma cache_size = -16000',
-  )
+function connect(path: string, readOnly: boolean): Connection {
+  const database = new DatabaseSync(path, { timeout: 5_000, enableForeignKeyConstraints: false, readOnly })
+  // The journal mode belongs to the file, which may be somebody else's when an operator mistypes a path.
+  if (!readOnly) database.exec('pragma journal_mode = wal')
+  database.exec('pragma synchronous = full; pragma temp_store = memory; pragma cache_size = -16000')
   // From here on nobody waits inside SQLite: that would block the loop. The writer asks again by itself.
   database.exec('pragma busy_timeout = 0')
   return new Connection(database)
