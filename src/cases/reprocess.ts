@@ -1,11 +1,22 @@
 import type { Actor, DeadLetter, DeadLetterQuery, DeliveryName } from '../contracts/cases.ts'
-import { isIchidoError } from '../contracts/errors.ts'
+import { type IchidoError, isIchidoError } from '../contracts/errors.ts'
 import type { Store } from '../contracts/store.ts'
 
-/** What became of one dead letter that somebody wanted to change. */
+/** What somebody may do with dead letters by hand, as they are. */
+export type Action = 'redrive' | 'discard' | 'unblock'
+
+/**
+ * What became of one dead letter that somebody wanted to change.
+ *
+ *   applied    done and audited
+ *   possible   a dry run: it would be done
+ *   refused    it changed in the meantime, or can never run
+ *   failed     the store could not do it; nothing of it was written, unless the code is COMMIT_UNKNOWN
+ *   skipped    not tried, because the store failed before
+ */
 export interface Change extends DeliveryName {
-  readonly applied: boolean
-  /** Why not, when it was not applied. */
+  readonly outcome: 'applied' | 'possible' | 'refused' | 'failed' | 'skipped'
+  /** Why, when it was neither applied nor possible. */
   readonly code: string | null
   readonly message: string | null
 }
@@ -31,25 +42,46 @@ export async function selectDeadLetters(
 }
 
 /**
- * Redrives or discards dead letters, each in a transaction of its own, so that one that has changed in the meantime stops nobody else. Every
- * change is audited in its transaction.
+ * Changes dead letters, each in a transaction of its own, so that one that has changed in the meantime stops nobody else. Every change is
+ * audited in its transaction. With `apply` false the same transactions are rolled back: a dry run that tells what the real one would.
  */
 export async function changeDeadLetters(
   store: Store,
-  action: 'redrive' | 'discard',
+  action: Action,
   names: readonly DeliveryName[],
   by: Actor,
+  apply: boolean,
 ): Promise<Change[]> {
   const changes: Change[] = []
+  let failure: IchidoError | null = null
   for (const { consumer, topic, id } of names) {
     const name = { consumer, topic, id }
+    if (failure) {
+      changes.push({ ...name, outcome: 'skipped', code: failure.code, message: 'The store failed before.' })
+      continue
+    }
     try {
-      await store.transaction(session => session.cases[action](name, by))
-      changes.push({ ...name, applied: true, code: null, message: null })
+      await change(store, action, name, by, apply)
+      changes.push({ ...name, outcome: apply ? 'applied' : 'possible', code: null, message: null })
     } catch (error) {
-      if (!isIchidoError(error, 'CONFLICT') && !isIchidoError(error, 'NOT_FOUND')) throw error
-      changes.push({ ...name, applied: false, code: error.code, message: error.message })
+      if (!isIchidoError(error)) throw error
+      const refused = error.code === 'CONFLICT' || error.code === 'NOT_FOUND'
+      if (!refused) failure = error
+      changes.push({ ...name, outcome: refused ? 'refused' : 'failed', code: error.code, message: error.message })
     }
   }
   return changes
+}
+
+class DryRun extends Error {}
+
+async function change(store: Store, action: Action, name: DeliveryName, by: Actor, apply: boolean): Promise<void> {
+  try {
+    await store.transaction(async session => {
+      await session.cases[action](name, by)
+      if (!apply) throw new DryRun()
+    })
+  } catch (error) {
+    if (!(error instanceof DryRun)) throw error
+  }
 }

@@ -1,110 +1,125 @@
 import { existsSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { IchidoError, isIchidoError } from '../contracts/errors.ts'
+import { type ErrorCode, IchidoError, isIchidoError } from '../contracts/errors.ts'
 import type { Store } from '../contracts/store.ts'
 import { systemClock } from '../runtime/clock.ts'
 import type { IchidoConfig } from '../runtime/config.ts'
-import { redact } from './terminal.ts'
+import { loadConfig } from './load-config.ts'
+import { redactAddress } from './terminal.ts'
 
 export interface Place {
   readonly store?: string
   readonly config?: string
 }
 
-const configNames = ['ichido.config.ts', 'ichido.config.js', 'ichido.config.mjs']
+/**
+ *   look     reads; an SQLite file that is named by its path is opened read-only
+ *   change   writes into a store that exists
+ *   create   may make the file of a store
+ */
+export type Purpose = 'look' | 'change' | 'create'
 
-/** The configuration of the project: `--config`, or one of the usual names in this folder. */
-export async function loadConfig(given: string | undefined): Promise<IchidoConfig> {
-  const path = given ? resolve(given) : configNames.map(name => resolve(name)).find(candidate => existsSync(candidate))
-  if (!path || !existsSync(path)) {
-    const hint = 'Give --config PATH, or --store sqlite:PATH or postgres://… for commands that only read.'
-    throw new IchidoError(
-      'INVALID_CONFIG',
-      given ? `There is no file ${given}.` : 'There is no ichido.config.ts in this folder.',
-      { hint },
-    )
-  }
-  const module = (await import(pathToFileURL(path).href)) as { default?: IchidoConfig }
-  if (!module.default?.options?.store) {
-    const hint = 'Write `export default defineIchido({ … })`.'
-    throw new IchidoError('INVALID_CONFIG', `${path} has no default export made by defineIchido.`, { hint })
-  }
-  return module.default
-}
-
-interface Opened {
+export interface Opened {
   readonly store: Store
   /** Where it is, without secrets. */
   readonly name: string
-  readonly close: () => Promise<void>
+  /** Null when the store was named by its address. */
+  readonly config: IchidoConfig | null
 }
 
-/** Opens the store that an operator names, or the configuration's. The leaves are loaded here and nowhere else in the command line. */
-export async function openStore(place: Place): Promise<Opened> {
-  const { store, name, end } = place.store ? await storeFromUrl(place.store) : await storeFromConfig(place.config)
-  const host = { clock: systemClock, incarnation: `cli-${process.pid}`, build: null, onTrouble: () => {} }
+interface Found extends Opened {
+  readonly end: () => Promise<void>
+}
+
+/** Opens the store that an operator names, or the configuration's, and closes it when `work` is over. */
+export async function withStore<T>(place: Place, purpose: Purpose, work: (opened: Opened) => Promise<T>): Promise<T> {
+  const found = place.store ? await storeOfAddress(place.store, purpose) : await storeOfConfig(place.config)
   try {
-    await store.open(host)
+    await open(found)
+    try {
+      return await work(found)
+    } finally {
+      await found.store.close()
+    }
+  } finally {
+    await found.end()
+  }
+}
+
+async function open({ store, name }: Found): Promise<void> {
+  try {
+    await store.open({ clock: systemClock, incarnation: `cli-${process.pid}`, build: null, onTrouble: () => {} })
   } catch (error) {
-    await end()
-    if (isIchidoError(error))
-      throw new IchidoError('STORE_UNAVAILABLE', `${name}: ${redact(error.message)}`, {
-        cause: error,
-        hint: error.hint,
-      })
-    throw error
-  }
-  return {
-    store,
-    name,
-    async close() {
-      await store.close()
-      await end()
-    },
+    if (!isIchidoError(error)) throw error
+    // The hints of the codes speak to a worker, which tries again by itself; a command does not.
+    const hint = error.retryable
+      ? 'Check that the database is up and reachable, and run the command again.'
+      : error.hint
+    throw new IchidoError(error.code as ErrorCode, `${name}: ${error.message}`, { cause: error, hint })
   }
 }
 
-async function storeFromConfig(config: string | undefined) {
-  const { store } = await loadConfig(config)
-  return { store: store as unknown as Store, name: `the ${store.name} store of the configuration`, end: async () => {} }
+async function storeOfConfig(path: string | undefined): Promise<Found> {
+  const config = await loadConfig(path)
+  const name = `the ${config.store.name} store of the configuration`
+  return { store: config.store as unknown as Store, name, config, end: async () => {} }
 }
 
-async function storeFromUrl(url: string) {
-  if (url.startsWith('sqlite:')) return sqliteStore(url.slice('sqlite:'.length))
-  if (/^postgres(ql)?:\/\//.test(url)) return postgresStore(url)
-  throw new IchidoError('INVALID_CONFIG', `${redact(url)} names no store.`, {
-    hint: 'Use sqlite:PATH or postgres://user@host/database.',
+async function storeOfAddress(address: string, purpose: Purpose): Promise<Found> {
+  if (address.startsWith('sqlite:')) return sqliteStore(address.replace(/^sqlite:(\/\/)?/, ''), purpose)
+  if (/^postgres(ql)?:\/\//.test(address)) return postgresStore(address)
+  throw new IchidoError('INVALID_CONFIG', `${redactAddress(address)} names no store.`, {
+    hint: 'Use sqlite:PATH or postgres://USER@HOST/DATABASE.',
   })
 }
 
-async function sqliteStore(path: string) {
+async function sqliteStore(path: string, purpose: Purpose): Promise<Found> {
   // Opening would make an empty file, and an operator who mistypes a path would look at nothing and be content.
-  if (!existsSync(path))
-    throw new IchidoError('STORE_UNAVAILABLE', `There is no database file ${path}.`, {
-      hint: 'Check the path after sqlite:.',
-    })
+  if (purpose !== 'create' && !existsSync(path)) {
+    const hint = 'Check the path after sqlite:.'
+    throw new IchidoError('STORE_UNAVAILABLE', `There is no database file ${path || '(no path given)'}.`, { hint })
+  }
   const { sqlite } = await import('../stores/sqlite/store.ts')
-  return { store: sqlite(path) as unknown as Store, name: `sqlite:${path}`, end: async () => {} }
+  const store = sqlite(path, { readOnly: purpose === 'look' }) as unknown as Store
+  return { store, name: `sqlite:${path}`, config: null, end: async () => {} }
 }
 
-async function postgresStore(url: string) {
-  type Pg = {
-    default: { Pool: new (config: object) => { end(): Promise<void>; on(event: 'error', listener: () => void): void } }
-  }
-  const driver = 'pg'
-  const pg = (await import(driver).catch(() => null)) as Pg | null
-  if (!pg)
-    throw new IchidoError('INVALID_CONFIG', 'The PostgreSQL driver is not installed.', {
-      hint: 'Run `npm install pg`.',
-    })
+interface Pool {
+  end(): Promise<void>
+  on(event: 'error', listener: () => void): void
+}
+
+async function postgresStore(address: string): Promise<Found> {
+  const { Pool } = await loadDriver()
   const { postgres } = await import('../stores/postgres/store.ts')
-  const pool = new pg.default.Pool({
-    connectionString: url,
-    max: 3,
-    connectionTimeoutMillis: 5_000,
-    application_name: 'ichido',
-  })
+  const settings = { connectionString: address, max: 3, connectionTimeoutMillis: 5_000, application_name: 'ichido' }
+  const name = redactAddress(address)
+  if (!URL.canParse(address)) {
+    const hint = 'Use postgres://USER@HOST/DATABASE, with special characters written as %40 and so on.'
+    throw new IchidoError('INVALID_CONFIG', `${name} is no address of a PostgreSQL database.`, { hint })
+  }
+  const pool = new Pool(settings)
   pool.on('error', () => {})
-  return { store: postgres(pool as never) as unknown as Store, name: redact(url), end: () => pool.end() }
+  return { store: postgres(pool as never) as unknown as Store, name, config: null, end: () => pool.end() }
+}
+
+/** `pg` is the user's: beside ichido, or in the project that the command runs in. */
+async function loadDriver(): Promise<{ Pool: new (settings: object) => Pool }> {
+  const driver = 'pg'
+  const places = [
+    () => import(driver),
+    () => import(pathToFileURL(createRequire(resolve('ichido')).resolve(driver)).href),
+  ]
+  for (const load of places) {
+    try {
+      return ((await load()) as { default: { Pool: new (settings: object) => Pool } }).default
+    } catch (error) {
+      if (!['ERR_MODULE_NOT_FOUND', 'MODULE_NOT_FOUND'].includes((error as { code?: string }).code ?? '')) throw error
+    }
+  }
+  throw new IchidoError('INVALID_CONFIG', 'The PostgreSQL driver is not installed.', {
+    hint: 'Run `npm install pg` in this folder, and the command again.',
+  })
 }

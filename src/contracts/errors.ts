@@ -73,7 +73,7 @@ export const errorCodes = {
     retryable: false,
     hint: 'A migration that was applied differs from the one in this version; do not edit applied migrations.',
   },
-  CONSUMER_CHANGED: { retryable: false, hint: 'Run `ichido migrate` to accept the change of the consumer.' },
+  CONSUMER_CHANGED: { retryable: false, hint: 'Run `ichido migrate --accept` to accept the change of the consumer.' },
   INVALID_CONFIG: { retryable: false, hint: 'Mend every point listed in the message.' },
   NOT_FOUND: { retryable: false, hint: 'Check the id with `ichido trace`.' },
   CONFLICT: { retryable: true, hint: 'Somebody else changed it in the meantime; look again.' },

@@ -1,81 +1,87 @@
 import type { Command } from 'commander'
-import { checkBooks, ended } from '../../observe/books.ts'
-import { inWords, judge, lagOf } from '../../observe/wording.ts'
+import type { ConsumerStatus, StoreStatus } from '../../contracts/ledger.ts'
+import { ended } from '../../observe/books.ts'
+import { inWords, type Judgement, judge, lagOf } from '../../observe/wording.ts'
 import { worst } from '../exit.ts'
-import { openStore } from '../open-store.ts'
+import { withStore } from '../open-store.ts'
 import { answer } from '../output.ts'
-import { marked, table } from '../terminal.ts'
-import { type PlaceOptions, withPlace } from './place.ts'
+import { count, marked, screenWidth, table, widthOf } from '../terminal.ts'
+import { type PlaceOptions, withExamples, withPlace } from './place.ts'
 
 export function addStatus(program: Command): void {
-  withPlace(program.command('status').description('what waits, what runs, what is dead, for each consumer')).action(
-    status,
-  )
-  withPlace(program.command('books').description('the three ledgers, and whether they balance'))
-    .option('--sweep', 'count the finished identities too; reads them all')
-    .action(books)
+  const status = program.command('status').description('what waits, what runs, what is dead, for each consumer')
+  withExamples(
+    withPlace(status),
+    'status',
+    'status --store sqlite:data/app.db',
+    'status --store postgres://ops@db/app --json',
+  ).action(show)
 }
 
-async function status(options: PlaceOptions): Promise<void> {
-  const opened = await openStore(options)
-  try {
-    await opened.store.checkSchema()
-    const value = await opened.store.reads.status()
-    const judged = value.consumers.map(consumer => ({ consumer, ...judge(consumer) }))
+interface Judged extends Judgement {
+  readonly status: ConsumerStatus
+  readonly lag: number
+}
+
+function show(options: PlaceOptions): Promise<void> {
+  return withStore(options, 'look', async ({ store, name, config }) => {
+    await store.checkSchema()
+    const taken = await store.reads.status()
+    const judged = taken.consumers.map(status => {
+      return { status, lag: lagOf(status), ...judge(status, taken.now, config?.options.leaseMs) }
+    })
     const level = worst(judged.map(entry => entry.level))
-    answer(options.json, level, value, () => {
-      if (judged.length === 0) return `${opened.name} has no consumers yet; ${value.kept} message(s) are kept.`
-      const rows = judged.map(({ consumer, word, level: own }) => {
-        const { states, inProgress, oldestAt, processes, counters } = consumer
-        const oldest = oldestAt === null ? '–' : inWords(value.now - oldestAt)
-        const waits = [states.delayed, states.behind, states.dead + states.passed] as const
-        return [
-          consumer.consumer,
-          marked(own, word),
-          lagOf(consumer),
-          oldest,
-          inProgress,
-          ...waits,
-          ended(counters),
-          processes,
-        ]
-      })
-      const head = ['consumer', 'state', 'lag', 'oldest', 'running', 'delayed', 'behind', 'dead', 'ended', 'processes']
-      return `${table(head, rows)}${value.kept > 0 ? `\n${value.kept} message(s) are kept: nobody consumes their topic yet.` : ''}`
+    const consumers = judged.map(({ status, lag, word, level: own }) => ({ level: own, word, lag, ...status }))
+    answer(options.json, level, { level, ...taken, consumers }, () => {
+      const kept = `${count(taken.kept, 'message')} kept: nobody consumes the topic yet.`
+      if (judged.length === 0) return `${name} has no consumers yet. ${kept}`
+      return [describe(judged, taken), ...(taken.kept > 0 ? [kept] : [])].join('\n')
     })
-  } finally {
-    await opened.close()
-  }
+  })
 }
 
-async function books(options: PlaceOptions & { sweep?: boolean }): Promise<void> {
-  const opened = await openStore(options)
-  try {
-    await opened.store.checkSchema()
-    const snapshot = await opened.store.reads.ledger()
-    const checked = checkBooks(snapshot, options.sweep ? await opened.store.reads.sweep() : null)
-    answer(options.json, checked.balanced ? 'ok' : 'critical', { ...checked, ...snapshot }, () => {
-      const rows = checked.lines.map(line => {
-        const verdict = line.balanced ? marked('ok', 'equal') : marked('critical', 'DIFFERENT')
-        return [line.ledger, line.consumer || '–', line.rule, line.expected, line.found, verdict]
-      })
-      const sums = snapshot.counters.map(row => [
-        row.consumer || '(sender)',
-        row.sent,
-        row.accepted,
-        row.done,
-        row.stale,
-        row.dead,
-        row.discarded,
-        row.retried,
-      ])
-      const totals = table(['consumer', 'sent', 'accepted', 'done', 'stale', 'dead', 'discarded', 'retried'], sums)
-      const verdict = checked.balanced
-        ? marked('ok', 'The books balance.')
-        : marked('critical', 'The books do not balance: stop and look before anything is purged.')
-      return `${totals}\n\n${table(['ledger', 'consumer', 'rule', 'expected', 'found', ''], rows)}\n\n${verdict}`
+/** What is zero for every consumer has no column; a screen that is too narrow for the columns gets a line for each consumer. */
+function describe(judged: readonly Judged[], { now }: StoreStatus): string {
+  const columns = columnsFor(judged, now)
+  const head = columns.map(column => column.name)
+  const lines = table(
+    head,
+    judged.map(entry => columns.map(column => column.cell(entry))),
+    Number.POSITIVE_INFINITY,
+  )
+  if (Math.max(...lines.split('\n').map(widthOf)) <= screenWidth()) return lines
+  const facts = columns.filter(column => column.name !== 'consumer' && column.name !== 'state')
+  return judged
+    .map(entry => {
+      const parts = facts.map(column => `${column.name} ${column.cell(entry)}`)
+      return `${entry.status.consumer}  ${marked(entry.level, entry.word)}\n  ${parts.join(', ')}`
     })
-  } finally {
-    await opened.close()
-  }
+    .join('\n')
+}
+
+interface Column {
+  readonly name: string
+  readonly cell: (entry: Judged) => string | number
+}
+
+function columnsFor(judged: readonly Judged[], now: number): Column[] {
+  const age = ({ status }: Judged) => (status.oldestAt === null ? '–' : inWords(now - status.oldestAt))
+  const sometimes: Column[] = [
+    { name: 'running', cell: ({ status }) => status.inProgress },
+    { name: 'retry', cell: ({ status }) => status.states.retry },
+    { name: 'suspect', cell: ({ status }) => status.states.suspect },
+    { name: 'version', cell: ({ status }) => status.states.version },
+    { name: 'delayed', cell: ({ status }) => status.states.delayed },
+    { name: 'behind', cell: ({ status }) => status.states.behind },
+  ]
+  return [
+    { name: 'consumer', cell: ({ status }) => status.consumer },
+    { name: 'state', cell: entry => marked(entry.level, entry.word) },
+    { name: 'lag', cell: entry => entry.lag },
+    { name: 'oldest', cell: age },
+    ...sometimes.filter(column => judged.some(entry => column.cell(entry) !== 0)),
+    { name: 'dead', cell: ({ status }) => status.states.dead + status.states.passed },
+    { name: 'ended', cell: ({ status }) => ended(status.counters) },
+    { name: 'processes', cell: ({ status }) => status.processes },
+  ]
 }

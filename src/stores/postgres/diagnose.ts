@@ -17,7 +17,7 @@ interface Facts {
 const select = `select current_setting('server_version') as version, current_setting('fsync') as fsync, current_setting('full_page_writes') as full_page_writes,
   current_setting('synchronous_commit') as synchronous_commit, pg_is_in_recovery() as in_recovery, current_setting('transaction_read_only') as read_only,
   (select count(*)::int from pg_stat_replication where sync_state = 'async') as asynchronous_replicas, l.seconds as longest_seconds, l.pid as longest_pid,
-  ichido.ms(clock_timestamp()) as now
+  (extract(epoch from clock_timestamp()) * 1000)::float8 as now
   from (select 1) one left join lateral (select extract(epoch from clock_timestamp() - xact_start)::float8 as seconds, pid from pg_stat_activity
     where datname = current_database() and xact_start is not null and pid <> pg_backend_pid() order by xact_start limit 1) l on true`
 

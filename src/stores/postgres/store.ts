@@ -109,7 +109,7 @@ export class PostgresStore implements Store<PostgresTx, PostgresTx | PgClient> {
     const { host, connections } = this.#open()
     if (host.clock.virtual) return host.clock.now()
     const row = await connections.use(sql =>
-      sql.get<{ now: number }>('select (extract(epoch from clock_timestamp()) * 1000)::float8 as now'),
+      sql.get<{ now: number }>('select round(extract(epoch from clock_timestamp()) * 1000)::float8 as now'),
     )
     return row?.now as number
   }
