@@ -11,12 +11,12 @@ if (major < 24) {
   process.exit(2)
 }
 
-// A checkout that was never built runs its sources: Node 24 strips their types.
+// A checkout runs its sources, since a build of it may be old: Node 24 strips their types. The package has no sources.
 import('node:fs')
   .then(fs => {
     var built = new URL('../dist/cli/main.js', import.meta.url)
     var source = new URL('../src/cli/main.ts', import.meta.url)
-    return import((fs.existsSync(built) || !fs.existsSync(source) ? built : source).href)
+    return import((fs.existsSync(source) ? source : built).href)
   })
   .catch(error => {
     console.error(error)

@@ -243,6 +243,11 @@ describe('promises to users', () => {
     const names = Object.keys(errorCodes)
     expect(checkDocumented(names, 'docs/errors.md', at('docs/errors.md'))).toEqual([])
     expect(checkNotInvented(names, 'docs/errors.md', at('docs/errors.md'))).toEqual([])
+    const differing = Object.entries(errorCodes).filter(([code, { retryable, hint }]) => {
+      const row = at('docs/errors.md').match(new RegExp(`^\\| \`${code}\` .*$`, 'm'))?.[0]
+      return !row?.endsWith(` | ${retryable ? 'yes' : 'no'} | ${hint} |`)
+    })
+    expect(differing, 'say something else on their page').toEqual([])
   })
 
   test('every event is documented', async () => {

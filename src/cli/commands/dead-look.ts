@@ -100,7 +100,7 @@ function describe(letter: DeadLetter, payload: ShownPayload | null, now: number,
   const { id, consumer, topic, type, version, state, attempts, cycle, deaths, repeats, followers } = letter
   const place = consumer === '' ? 'without a consumer' : `at ${visible(consumer)}`
   const build = letter.build === null ? '' : `, build ${visible(letter.build)}`
-  const counts = [count(attempts, 'attempt'), count(deaths, 'death'), `redriven ${cycle} times`]
+  const counts = [count(attempts, 'attempt'), count(deaths, 'death'), count(cycle, 'redrive')]
   const lines = [
     `${visible(id)} ${place}: ${state === 'dead' ? 'dead letter' : state === 'passed' ? 'dead letter, its followers go on' : 'kept beyond its time'}`,
     `  what       ${wrap(`${letter.class}, ${causeOf(letter)}`, 13)}`,

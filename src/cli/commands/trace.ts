@@ -49,7 +49,7 @@ function describe(one: Trace, now: number): string {
   const counts = [
     count(attempts, 'attempt'),
     ...(deaths > 0 ? [count(deaths, 'death')] : []),
-    ...(cycle > 0 ? [`redriven ${cycle === 1 ? 'once' : `${cycle} times`}`] : []),
+    ...(cycle > 0 ? [count(cycle, 'redrive')] : []),
   ]
   const lines = [`${head}: ${stateOf(one, now)}`, `  ${began}${end}${attempts > 0 ? `; ${counts.join(', ')}` : ''}`]
   if (one.waiting === 'dead' || one.waiting === 'passed') lines.push(`  next: ichido dead show ${visible(id)}`)
