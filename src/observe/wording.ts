@@ -49,5 +49,5 @@ export function judge(status: ConsumerStatus, now: number, leaseMs: number = def
   if (dead > 0) return { word: 'dead letters', level: 'warning' }
   if (status.states.version > 0) return { word: 'waits for a deploy', level: 'warning' }
   if (lag > 0) return { word: 'working', level: 'ok' }
-  return { word: stopped ? 'idle, no process' : 'idle', level: 'ok' }
+  return { word: stopped ? 'no process' : 'idle', level: 'ok' }
 }

@@ -16,7 +16,7 @@ describe('reading', () => {
     const { code, out } = await place.ichido('status', ...at)
     expect(code).toBe(1)
     expect(out).toMatch(/^billing +! dead letters +0 +– +1 +1 +2 +2 +0$/m)
-    expect(out).toMatch(/^shipping +✓ idle, no process +0 +– +1 +0 +0 +5 +0$/m)
+    expect(out).toMatch(/^shipping +✓ no process +0 +– +1 +0 +0 +5 +0$/m)
     expect(out).toContain('1 message kept')
   })
 

@@ -14,7 +14,7 @@ function status(states: Partial<Record<DeliveryState, number>>, more: Partial<Co
 test.each([
   ['nothing to do', status({}), 'idle', 'ok'],
   ['work and a process', status({ ready: 1 }), 'working', 'ok'],
-  ['nobody there, nothing to do', status({}, { processes: 0, beatAt: null }), 'idle, no process', 'ok'],
+  ['nobody there, nothing to do', status({}, { processes: 0, beatAt: null }), 'no process', 'ok'],
   ['nobody there, and work', status({ ready: 1 }, { processes: 0, beatAt: null }), 'stopped', 'critical'],
   ['nobody there, and a lease', status({}, { inProgress: 1, processes: 0, beatAt: null }), 'stopped', 'critical'],
   ['no beat, and work', status({ retry: 1 }, { beatAt: NOW - 60_000 }), 'silent for 60 s', 'critical'],
